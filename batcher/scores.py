@@ -1,0 +1,34 @@
+"""From one row of logits to a job's result: softmax, best label, all scores.
+
+Scores are rounded to six places, so they sum to 1 within that rounding. Of equal logits the first label wins:
+one input has one answer.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, TypedDict
+
+PLACES: Final = 6
+
+
+class Scores(TypedDict):
+    """A result without its ``truncated`` flag."""
+
+    label: str
+    score: float
+    scores: dict[str, float]
+
+
+def scores(logits: Sequence[float], labels: Sequence[str]) -> Scores:
+    """Return one row's result; ``ValueError`` when the logits are not finite or do not fit the labels."""
+    if not labels or len(logits) != len(labels):
+        raise ValueError(f"the model gave {len(logits)} logits for {len(labels)} labels")
+    values = [float(value) for value in logits]
+    if not all(map(math.isfinite, values)):
+        raise ValueError("the model gave a logit that is not a finite number")
+    top = max(values)
+    best = values.index(top)
+    powers = [math.exp(value - top) for value in values]
+    total = math.fsum(powers)
+    rounded = [round(power / total, PLACES) for power in powers]
+    return Scores(label=labels[best], score=rounded[best], scores=dict(zip(labels, rounded, strict=True)))

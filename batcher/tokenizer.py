@@ -1,0 +1,120 @@
+"""Text to token ids, in the batcher's own process, as soon as a job arrives.
+
+`transformers` loads the tokenizer of a model folder, since it knows how each family's files fit together; the
+fast tokenizer's backend then does the work for each text. Nothing is padded here: padding belongs to a batch.
+"""
+
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from inferq.errors import InferqError, OperatorError
+from inferq.modelfolder import ModelFolder
+from inferq.modelspec import ModelSpec
+
+SIMULATED_MAX_LENGTH: Final = 512
+# token ids that order a fault from the engine, see `batcher.model`; ordinary words come after them
+FAULT_IDS: Final[dict[str, int]] = {"raise": 1, "crash": 2, "hang": 3}
+_FIRST_WORD_ID: Final = 100
+_WORD_IDS: Final = 30_000
+_FAULT = re.compile(r"\[\[(raise|crash|hang|refuse)\]\]")
+
+
+class InputRefused(InferqError):
+    """The model cannot take this input; ``reason`` says why, without the input's text."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The token ids of one text, and whether some were cut off to fit the model."""
+
+    ids: list[int]
+    truncated: bool
+
+
+class TextTokenizer(Protocol):
+    """Turns one text into token ids."""
+
+    max_length: int
+    pad_id: int
+
+    def encode(self, text: str) -> Encoded:
+        """Return the ids of a text, at most ``max_length``; raises `InputRefused`."""
+        ...
+
+
+class FolderTokenizer:
+    """The tokenizer of a model folder."""
+
+    def __init__(self, folder: ModelFolder) -> None:
+        tokenizer = _load(folder)
+        self.max_length = min(folder.max_length, int(tokenizer.model_max_length))
+        self.pad_id = int(tokenizer.pad_token_id or 0)
+        self._backend = tokenizer.backend_tokenizer
+        self._backend.no_padding()
+        self._backend.enable_truncation(max_length=self.max_length)
+
+    def encode(self, text: str) -> Encoded:
+        """Return the ids of a text, at most ``max_length``; raises `InputRefused`."""
+        try:
+            encoding = self._backend.encode(text)
+        except Exception as error:
+            # the backend raises bare exceptions, and their text may quote the input
+            raise InputRefused(f"the tokenizer refused the text ({type(error).__name__})") from None
+        if not encoding.ids:
+            raise InputRefused("the text has no tokens")
+        return Encoded(encoding.ids, bool(encoding.overflowing))
+
+
+class SimulatedTokenizer:
+    """Words to stable ids; with ``faults``, ``[[raise]]`` and its like in a text order a failure."""
+
+    max_length = SIMULATED_MAX_LENGTH
+    pad_id = 0
+
+    def __init__(self, *, faults: bool) -> None:
+        self._faults = faults
+
+    def encode(self, text: str) -> Encoded:
+        """Return the ids of a text, at most ``max_length``; raises `InputRefused` when the text orders it."""
+        orders = _FAULT.findall(text) if self._faults else []
+        if "refuse" in orders:
+            raise InputRefused("the text orders a refusal")
+        # orders come first, so that truncation never loses one
+        ids = [FAULT_IDS[order] for order in orders]
+        ids += [
+            _FIRST_WORD_ID + zlib.crc32(word.encode(errors="replace")) % _WORD_IDS for word in text.split()
+        ]
+        if not ids:
+            raise InputRefused("the text has no tokens")
+        return Encoded(ids[: self.max_length], len(ids) > self.max_length)
+
+
+def open_tokenizer(spec: ModelSpec, folder: ModelFolder | None) -> TextTokenizer:
+    """Return a model's tokenizer, a simulated one without a folder; `OperatorError` when it does not load."""
+    return SimulatedTokenizer(faults=spec.faults) if folder is None else FolderTokenizer(folder)
+
+
+def _load(folder: ModelFolder) -> Any:
+    # without torch, transformers says on import that it has no models; we want its tokenizers only
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    # takes a second and 35 MB, which a process with a simulated model need not pay
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(
+            str(folder.path), use_fast=True, trust_remote_code=False, local_files_only=True
+        )
+    except Exception as error:
+        # the library raises whatever its readers raise; all of it means that these files do not load
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise OperatorError(f"the tokenizer in {folder.path} does not load: {reason}") from error
+    if not tokenizer.is_fast:
+        raise OperatorError(f"the tokenizer in {folder.path} has no tokenizer.json: export the model again")
+    return tokenizer

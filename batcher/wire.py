@@ -1,0 +1,172 @@
+"""Frames between the batcher and its engine process.
+
+A frame is a 4-byte big-endian length and one msgpack message, at most `MAX_FRAME_BYTES` long.
+Batcher to engine: `Load` once, then `Run`s, answered in order. Engine to batcher: `Loaded` or `LoadFailed`,
+then one `Ran` or `RunFailed` per run. Text never crosses: the engine sees token ids only, so nothing that it
+says about a failure can carry a client's input.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from inferq.errors import InferqError
+
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+HEADER_BYTES: Final = 4
+
+Ids = npt.NDArray[np.int64]
+Logits = npt.NDArray[np.float32]
+
+
+class WireError(InferqError):
+    """A frame that no peer of ours would send; the connection is of no further use."""
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+    """Load this model; ``folder`` is a checked model folder, or None for a simulated model."""
+
+    spec: str
+    folder: str | None
+    device: str
+    precision: str
+    threads: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
+    """Run one batch: ``ids`` is little-endian int32, ``rows`` x ``length``, padded on the right."""
+
+    run_id: int
+    rows: int
+    length: int
+    lengths: list[int]
+    ids: bytes
+
+    def arrays(self) -> tuple[Ids, Ids]:
+        """Return input ids and attention mask, int64 (rows, length); `WireError` if they do not fit."""
+        if len(self.lengths) != self.rows or len(self.ids) != self.rows * self.length * 4 or not self.rows:
+            raise WireError("a run's sizes do not fit its token ids")
+        if min(self.lengths) < 1 or max(self.lengths) > self.length:
+            raise WireError("a run's row is longer than the run, or empty")
+        ids = np.frombuffer(self.ids, dtype="<i4").reshape(self.rows, self.length).astype(np.int64)
+        mask = np.arange(self.length) < np.array(self.lengths)[:, None]
+        return ids, mask.astype(np.int64)
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
+    """The model is ready; ``device`` and ``providers`` are what the created session reports."""
+
+    device: str
+    fallback_reason: str | None
+    labels: list[str]
+    max_length: int
+    digest: str
+    providers: list[str]
+    load_ms: float
+
+
+class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
+    """The model cannot be loaded; ``detail`` is one line for the operator."""
+
+    detail: str
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
+    """A batch's answer: ``logits`` is little-endian float32, ``rows`` x ``labels``."""
+
+    run_id: int
+    rows: int
+    labels: int
+    logits: bytes
+    compute_ms: float
+
+    def matrix(self) -> Logits:
+        """Return the logits as (rows, labels); `WireError` if they do not fit."""
+        if len(self.logits) != self.rows * self.labels * 4:
+            raise WireError("a run's answer does not fit its sizes")
+        return np.frombuffer(self.logits, dtype="<f4").reshape(self.rows, self.labels)
+
+
+class RunFailed(msgspec.Struct, frozen=True, kw_only=True, tag="run_failed"):
+    """The model raised on this batch; the engine lives on."""
+
+    run_id: int
+    detail: str
+
+
+ToEngine = Load | Run
+FromEngine = Loaded | LoadFailed | Ran | RunFailed
+MessageT = TypeVar("MessageT")
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def pack_run(run_id: int, rows: Sequence[Sequence[int] | npt.NDArray[np.integer]], *, pad_id: int = 0) -> Run:
+    """Pad rows of token ids to the longest of them and make the `Run` that carries them."""
+    lengths = [len(row) for row in rows]
+    length = max(lengths)
+    ids = np.full((len(rows), length), pad_id, dtype="<i4")
+    for index, row in enumerate(rows):
+        ids[index, : lengths[index]] = row
+    return Run(run_id=run_id, rows=len(rows), length=length, lengths=lengths, ids=ids.tobytes())
+
+
+def encode(message: ToEngine | FromEngine) -> bytes:
+    """Return the frame for a message; `WireError` when it would be longer than a frame may be."""
+    frame = bytearray(HEADER_BYTES)
+    _ENCODER.encode_into(message, frame, HEADER_BYTES)
+    size = len(frame) - HEADER_BYTES
+    if size > MAX_FRAME_BYTES:
+        raise WireError(f"a frame of {size} bytes is longer than {MAX_FRAME_BYTES}")
+    frame[:HEADER_BYTES] = size.to_bytes(HEADER_BYTES, "big")
+    return bytes(frame)
+
+
+def body_bytes(header: bytes) -> int:
+    """Return how many bytes follow a frame's header; `WireError` when that is more than a frame may have."""
+    size = int.from_bytes(header, "big")
+    if size > MAX_FRAME_BYTES:
+        raise WireError(f"a frame of {size} bytes is longer than {MAX_FRAME_BYTES}")
+    return size
+
+
+class FrameReader(Generic[MessageT]):
+    """Turns received bytes into messages, whatever the pieces they arrive in."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[MessageT]) -> None:
+        self._decoder = decoder
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[MessageT]:
+        """Take received bytes and return the messages that they complete; `WireError` on a bad frame."""
+        self._buffer += data
+        messages: list[MessageT] = []
+        while len(self._buffer) >= HEADER_BYTES:
+            end = HEADER_BYTES + body_bytes(bytes(self._buffer[:HEADER_BYTES]))
+            if len(self._buffer) < end:
+                break
+            messages.append(self.decode(bytes(self._buffer[HEADER_BYTES:end])))
+            del self._buffer[:end]
+        return messages
+
+    def decode(self, body: bytes) -> MessageT:
+        """Read one frame's body; `WireError` when it is no message of this direction."""
+        try:
+            return self._decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise WireError("a frame that is no message of this protocol") from error
+
+
+def engine_reader() -> FrameReader[ToEngine]:
+    """Return a reader for the engine's side."""
+    decoder: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
+    return FrameReader(decoder)
+
+
+def batcher_reader() -> FrameReader[FromEngine]:
+    """Return a reader for the batcher's side."""
+    decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
+    return FrameReader(decoder)

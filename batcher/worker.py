@@ -1,0 +1,222 @@
+"""The one loop of a batcher: from deliveries to batches to stored results.
+
+A delivery becomes an item of the window as soon as it arrives, tokenised. Whenever the engine is free the policy says
+whether the next batch closes; while that batch computes, the window fills. A batch is started in the store, run, and
+settled: results stored and announced first, messages acked last. Settling goes on beside the next batch.
+
+One bad job fails alone. A batch that raises, or takes the engine down, is split by halves until the culprit stands
+alone; attempts are charged only then. What a batch's mates cost is another run.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from batcher.engine import BatchRaised, Engine, EngineLost
+from batcher.policy import Close, CloseReason, Policy, View
+from batcher.settling import Batch, Settler
+from batcher.tally import Tally
+from batcher.tokenizer import InputRefused, TextTokenizer
+from batcher.window import Item, Window
+from inferq.errors import Undecodable
+from inferq.jobs import ErrorCode
+from inferq.messages import Delivery, decode_job
+from inferq.steps import Origin
+from inferq.store import wall_ms
+
+# Batches whose results are on their way to the store while the next one computes.
+SETTLING: Final = 2
+
+_log = structlog.get_logger(__name__)
+
+
+class Worker:
+    """Runs batches until it is stopped; ``clock`` gives seconds that never go back."""
+
+    def __init__(
+        self,
+        *,
+        window: Window,
+        policy: Policy,
+        tokenizer: TextTokenizer,
+        engine: Engine,
+        settler: Settler,
+        tally: Tally,
+        clock: Callable[[], float],
+    ) -> None:
+        self._window, self._policy, self._tokenizer = window, policy, tokenizer
+        self._engine, self._settler, self._tally, self._clock = engine, settler, tally, clock
+        self._changed = asyncio.Event()
+        self._refused: deque[tuple[Delivery, Origin | None, ErrorCode, str]] = deque()
+        self._running: dict[str, Item] = {}
+        self._slots = asyncio.Semaphore(SETTLING)
+        self._stopping = False
+
+    @property
+    def held(self) -> list[str]:
+        """Ids of the jobs in our hands."""
+        return [*(item.job_id for item in self._window.items), *self._running]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is in our hands."""
+        return not self._running and not self._window.items and not self._refused
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take a delivery in; called by the consumer."""
+        try:
+            job = decode_job(delivery.body)
+        except Undecodable as error:
+            self._refuse(delivery, None, ErrorCode.UNDECODABLE, error.reason)
+            return
+        self._tally.saw(delivery.queue, job.created_ms)
+        known = self._running.get(job.job_id) or self._window.get(job.job_id)
+        if known is not None:
+            # The same job once more: a redelivery, or a second message. One run settles both.
+            known.deliveries.append(delivery)
+            return
+        origin = Origin(job=job, queue=delivery.queue, message=delivery.body)
+        begun = self._clock()
+        try:
+            encoded = self._tokenizer.encode(job.text)
+        except InputRefused as error:
+            self._refuse(delivery, origin, ErrorCode.INVALID_INPUT, error.reason)
+            return
+        now = self._clock()
+        self._window.add(
+            Item(
+                origin=origin,
+                deliveries=[delivery],
+                ids=encoded.ids,
+                truncated=encoded.truncated,
+                arrived_s=begun,
+                arrived_ms=wall_ms() - (now - begun) * 1000,
+                tokenize_ms=(now - begun) * 1000,
+            )
+        )
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Run batches until `stop`; returns once what was run is settled."""
+        async with asyncio.TaskGroup() as self._settling:
+            await self._loop()
+
+    async def _loop(self) -> None:
+        while not self._stopping:
+            while self._refused:
+                await self._settler.refuse(*self._refused.popleft())
+            if (suspect := self._window.take_suspect()) is not None:
+                await self._run_batch([suspect], CloseReason.SPLIT)
+                continue
+            now = self._clock()
+            decision = self._policy.decide(self._view(), now)
+            if isinstance(decision, Close):
+                await self._run_batch(self._window.take(), decision.reason)
+            else:
+                await self._wait(None if decision.until_s is None else decision.until_s - now)
+
+    def stop(self) -> None:
+        """Begin no further batch; `run` returns once the present one has ended."""
+        self._stopping = True
+        self._changed.set()
+
+    async def give_back(self) -> None:
+        """Let others have everything that was not run."""
+        waiting = [delivery for item in self._window.items for delivery in item.deliveries]
+        refused = [delivery for delivery, *_ in self._refused]
+        await self._settler.give_back(list(self._running.values()), [*waiting, *refused])
+
+    def _refuse(self, delivery: Delivery, origin: Origin | None, code: ErrorCode, reason: str) -> None:
+        self._refused.append((delivery, origin, code, reason))
+        self._changed.set()
+
+    def _view(self) -> View:
+        return View(
+            jobs=len(self._window),
+            oldest_at_s=self._window.oldest_at_s,
+            tokens_full=self._window.tokens_full,
+        )
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _run_batch(self, items: Sequence[Item], reason: CloseReason) -> None:
+        """Start a batch in the store and run what may run."""
+        self._running |= {item.job_id: item for item in items}
+        await self._slots.acquire()
+        slot_taken = True  # until a settling task takes it over
+        try:
+            live = await self._settler.start(items)
+            for item in items:
+                if item not in live:
+                    self._running.pop(item.job_id, None)
+            if live:
+                done = await self._execute(live, reason)
+                self._settling.create_task(self._settle(done), name="settle")
+                slot_taken = False
+        finally:
+            if slot_taken:
+                self._slots.release()
+
+    async def _settle(self, batches: Sequence[Batch]) -> None:
+        try:
+            for batch in batches:
+                await self._settler.finish(batch)
+        finally:
+            self._slots.release()
+            for batch in batches:
+                for item in batch.items:
+                    self._running.pop(item.job_id, None)
+
+    async def _execute(self, items: Sequence[Item], reason: CloseReason) -> list[Batch]:
+        """Run items, splitting by halves where they fail; return the batches that have results."""
+        closed_ms = wall_ms()
+        try:
+            answer = await self._engine.run([item.ids for item in items])
+        except BatchRaised as error:
+            if len(items) == 1:
+                await self._fail_alone(items[0], str(error))
+                return []
+            self._tally.split()
+        except EngineLost as error:
+            if len(items) == 1:
+                await self._charge(items[0], error)
+                return []
+            self._tally.split()
+            _log.warning("worker.batch_lost", jobs=len(items), hung=error.hung)
+        else:
+            batch = Batch(
+                items=list(items), answer=answer, closed_ms=closed_ms, ended_ms=wall_ms(), reason=reason
+            )
+            self._tally.ran(batch)
+            return [batch]
+        half = (len(items) + 1) // 2
+        first = await self._execute(items[:half], CloseReason.SPLIT)
+        if self._stopping:
+            # What is left of a split is given back: others can run it, and we have seconds.
+            return first
+        return [*first, *await self._execute(items[half:], CloseReason.SPLIT)]
+
+    async def _fail_alone(self, item: Item, detail: str) -> None:
+        try:
+            await self._settler.fail(item, ErrorCode.INFERENCE_FAILED, detail)
+        finally:
+            self._running.pop(item.job_id, None)
+
+    async def _charge(self, item: Item, error: EngineLost) -> None:
+        """Count an attempt against a job that took the engine down alone."""
+        code = ErrorCode.ENGINE_TIMEOUT if error.hung else ErrorCode.ENGINE_CRASHED
+        again = await self._settler.charge(item, code, str(error))
+        self._running.pop(item.job_id, None)
+        if again:
+            item.suspect = True
+            self._window.add(item)
+            self._changed.set()

@@ -1,0 +1,113 @@
+"""What a broker promises, whichever it is.
+
+1. `accept` returns only when the record is in Redis and the message is confirmed; otherwise it raises, and the record
+   does not stay queued.
+2. A delivery is held until it is acked, given back or buried; when its holder dies, another batcher gets it.
+3. Messages may come twice. Whoever runs one asks the record first.
+4. `bury` keeps the dead letter, confirmed, before the message goes.
+5. What waits is bounded: at the limit `accept` raises `QueueFull`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inferq.jobs import OpenJob
+from inferq.messages import DeadLetter, Delivery
+from inferq.steps import Origin
+
+Deliver = Callable[[Delivery], None]
+
+
+class Consumer(Protocol):
+    """A batcher's end of a set of queues. At most ``prefetch`` deliveries are out at a time."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether messages can come in now."""
+
+    def held(self, delivery: Delivery) -> bool:
+        """Whether the delivery is still ours; one that came over a lost connection is not."""
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle deliveries for good."""
+
+    async def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Let others have deliveries at once."""
+
+    async def bury(self, delivery: Delivery, letter: DeadLetter) -> None:
+        """Keep the dead letter, then settle the delivery.
+
+        Raises:
+            Unavailable: not confirmed; the delivery is still held, or will come again.
+        """
+
+    async def stop(self) -> None:
+        """Take no more deliveries; those that are out can still be settled."""
+
+    async def close(self) -> None:
+        """Stop, and let go of the connection."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadEntry:
+    """A dead letter in its queue; ``key`` is the broker's own handle to it."""
+
+    key: str
+    letter: DeadLetter
+
+
+class Broker(Protocol):
+    """One deployment's queues."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether jobs can be accepted now."""
+
+    async def open(self) -> None:
+        """Connect, and declare what is missing; afterwards it reconnects by itself.
+
+        Raises:
+            OperatorError: the server refuses us, or holds a queue with other arguments.
+            Unavailable: the server is away.
+        """
+
+    async def close(self) -> None:
+        """Disconnect."""
+
+    async def accept(self, origin: Origin) -> None:
+        """Record and enqueue a new job; returning means both are safe.
+
+        Raises:
+            QueueFull: as many jobs wait as may.
+            Unavailable: Redis or the broker is away, or did not confirm in time.
+        """
+
+    async def consume(
+        self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
+    ) -> Consumer:
+        """Start to take messages from the queues, earlier named ones first."""
+
+    async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
+        """Name the jobs whose messages are in no queue and in no living batcher's hands."""
+
+    async def requeue(self, job: OpenJob) -> None:
+        """Publish the message of a job that lost it."""
+
+    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter]]) -> int:
+        """Turn what the broker itself gave up into dead letters, and return how many.
+
+        ``write`` takes body and queue, finishes the record and returns the letter.
+        """
+
+    async def depth(self) -> int:
+        """Count the jobs that wait in all queues."""
+
+    async def dead_count(self) -> int:
+        """Count the dead letters."""
+
+    async def dead(self, limit: int) -> list[DeadEntry]:
+        """List dead letters, oldest first."""
+
+    async def drop_dead(self, job_ids: set[str] | None) -> list[DeadLetter]:
+        """Remove the dead letters of these jobs (of all, when None) and return them."""

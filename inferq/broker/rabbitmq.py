@@ -1,0 +1,301 @@
+"""The queue in RabbitMQ: quorum queues, publisher confirms, dead letters through an exchange of their own.
+
+`x-max-length` bounds each queue by itself and is the hard stop. All queues together are bounded by a count that is
+read every `POLL_S` and carried on in between by what this process accepted.
+
+Publishing and consuming have separate connections: a memory alarm blocks the one that publishes.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import structlog
+from aio_pika import DeliveryMode, Message
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage
+from aio_pika.exceptions import AMQPError, DeliveryError, PublishError
+
+from inferq.background import end, spawn
+from inferq.backoff import Backoff
+from inferq.broker import topology
+from inferq.broker.base import DeadEntry, Deliver
+from inferq.broker.link import Link
+from inferq.broker.rabbit_consumer import RabbitConsumer
+from inferq.errors import InferqError, QueueFull, Unavailable, Undecodable
+from inferq.heartbeats import BatcherBeat, living
+from inferq.jobs import ErrorCode, OpenJob
+from inferq.messages import DeadLetter, decode_dead, encode_dead
+from inferq.names import DEAD_LIMIT
+from inferq.steps import Origin, fail
+from inferq.store import Store, wall_ms
+
+CONFIRM_S: Final = 1.0
+# How often the end of a record whose publish failed is tried; about four seconds.
+END_TRIES: Final = 6
+POLL_S: Final = 0.25
+# Looking through dead letters takes them one by one.
+BROWSE_S: Final = 60.0
+DROPPED_AT_ONCE: Final = 100
+# How many publishes may wait for their confirms; further ones wait their turn inside their own deadline.
+IN_FLIGHT: Final = 512
+# A job this much older than the youngest one seen from its queue has been delivered, or its message is gone.
+SEEN_MARGIN_MS: Final = 5_000
+
+_log = structlog.get_logger(__name__)
+
+
+class RabbitBroker:
+    """Implements `inferq.broker.base.Broker` on RabbitMQ 3.10 and later."""
+
+    def __init__(self, url: str, store: Store, queues: Sequence[str], *, limit_jobs: int) -> None:
+        self._url, self._store, self._names = url, store, store.names
+        self._queues, self._limit_jobs = tuple(queues), limit_jobs
+        self._link = Link(url, purpose="publish", setup=self._setup)
+        self._work: AbstractExchange | None = None
+        self._dead: AbstractExchange | None = None
+        self._counter: AbstractChannel | None = None
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._mending = asyncio.Lock()
+        self._poller: asyncio.Task[None] | None = None
+        self._waiting_jobs = 0
+        self._accepted_since = 0
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the publishing connection stands."""
+        return self._link.ready
+
+    async def open(self) -> None:
+        """Connect and declare; raises `OperatorError` or `Unavailable`."""
+        await self._link.open()
+        self._poller = spawn(self._poll(), "amqp-depth")
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await end(self._poller)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._link.close()
+
+    async def accept(self, origin: Origin) -> None:
+        """Create the record, publish, await the confirm; raises `QueueFull` or `Unavailable`."""
+        if not self.ready:
+            raise Unavailable("the broker is away")
+        if self._waiting_jobs + self._accepted_since >= self._limit_jobs:
+            raise QueueFull(f"{self._limit_jobs} jobs are waiting already")
+        await self._store.create(origin)
+        try:
+            await self._publish(origin.queue, origin.message, origin.job.job_id)
+        except (QueueFull, Unavailable) as error:
+            # Not awaited here: the caller's answer has a deadline of its own.
+            task = asyncio.create_task(self._end_unpublished(origin.job.job_id, error.detail))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            raise
+        self._accepted_since += 1
+
+    async def consume(
+        self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
+    ) -> RabbitConsumer:
+        """Start to consume over a connection of its own; raises `OperatorError` or `Unavailable`."""
+
+        async def declare(channel: AbstractChannel) -> None:
+            await topology.declare(channel, self._names, self._queues, self._limit_jobs)
+
+        started = RabbitConsumer(
+            self._url,
+            queues,
+            prefetch=prefetch,
+            name=consumer,
+            deliver=deliver,
+            declare=declare,
+            bury=self._bury,
+        )
+        await started.start()
+        return started
+
+    async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
+        """Name the jobs that no queue can still hold and no living batcher does.
+
+        RabbitMQ cannot be asked for a message. But its queues keep their order: a job is out of its queue when the
+        queue is empty, or when a clearly younger one has come out of it.
+        """
+        if not jobs:
+            return set()
+        beats = await living(self._store.redis, self._names.batchers, BatcherBeat, wall_ms())
+        held = {job_id for beat in beats for job_id in beat.held}
+        empty = {queue for queue in {job.queue for job in jobs} if await self._count(queue) == 0}
+
+        def delivered(job: OpenJob) -> bool:
+            seen_ms = max((beat.seen_ms.get(job.queue, 0) for beat in beats), default=0)
+            return job.queue in empty or job.created_ms + SEEN_MARGIN_MS < seen_ms
+
+        return {job.job_id for job in jobs if job.job_id not in held and delivered(job)}
+
+    async def requeue(self, job: OpenJob) -> None:
+        """Publish a job's message again; raises `QueueFull` or `Unavailable`."""
+        if job.message:
+            await self._publish(job.queue, job.message, job.job_id)
+
+    async def depth(self) -> int:
+        """Count what waits in all queues; raises `Unavailable`."""
+        return sum([await self._count(queue) for queue in self._queues])
+
+    async def dead_count(self) -> int:
+        """Count the dead letters; raises `Unavailable`."""
+        async with _translated():
+            return await topology.count(self._counting(), self._names.dead_queue, self._names.dead_arguments)
+
+    async def dead(self, limit: int) -> list[DeadEntry]:
+        """List dead letters, oldest first, and leave them where they are; raises `Unavailable`."""
+        async with _translated(BROWSE_S), self._browse(self._names.dead_queue, limit) as messages:
+            return [
+                DeadEntry(key=str(message.delivery_tag), letter=letter)
+                for message in messages
+                if (letter := _letter(message)) is not None
+            ]
+
+    async def drop_dead(self, job_ids: set[str] | None) -> list[DeadLetter]:
+        """Remove the dead letters of these jobs (of all, when None) and return them; raises `Unavailable`."""
+        dropped = []
+        async with _translated(BROWSE_S), self._browse(self._names.dead_queue, DEAD_LIMIT) as messages:
+            for message in messages:
+                letter = _letter(message)
+                if letter is not None and (job_ids is None or letter.job_id in job_ids):
+                    await message.ack()
+                    dropped.append(letter)
+        return dropped
+
+    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter]]) -> int:
+        """Turn what the broker itself gave up into dead letters; raises `Unavailable`."""
+        settled = 0
+        async with (
+            _translated(BROWSE_S),
+            self._browse(self._names.dropped_queue, DROPPED_AT_ONCE) as messages,
+        ):
+            for message in messages:
+                source = str((message.headers or {}).get("x-first-death-queue", self._queues[0]))
+                await self._bury(await write(message.body, source))
+                await message.ack()
+                settled += 1
+        return settled
+
+    async def _setup(self, link: Link, connection: AbstractConnection) -> None:
+        channel = await link.channel(publisher_confirms=True, on_return_raises=True)
+        self._work, self._dead = await topology.declare(channel, self._names, self._queues, self._limit_jobs)
+        self._counter = await link.channel()
+
+    async def _publish(self, queue: str, body: bytes, job_id: str) -> None:
+        async with self._slots:
+            try:
+                await self._send(self._work, queue, body, job_id)
+            except PublishError:
+                # Returned: the queue or its binding vanished. Declare, and try this once more.
+                try:
+                    await self._mend()
+                    await self._send(self._work, queue, body, job_id)
+                except PublishError as error:
+                    raise Unavailable(f"the broker has no queue {queue}") from error
+
+    async def _end_unpublished(self, job_id: str, detail: str) -> None:
+        """End the record of a job that was refused, so that it does not stay queued."""
+        backoff = Backoff()
+        for _ in range(END_TRIES):
+            with suppress(Unavailable):
+                await self._store.move(fail(job_id, ErrorCode.PUBLISH_FAILED, detail))
+                return
+            await asyncio.sleep(backoff.next_s())
+        # The sweeper finds a record without a message and publishes it: the job runs though nobody was promised it.
+        _log.warning("broker.unpublished_record_left", job_id=job_id)
+
+    async def _bury(self, letter: DeadLetter) -> None:
+        try:
+            await self._send(self._dead, self._names.dead_queue, encode_dead(letter), letter.job_id)
+        except (PublishError, QueueFull) as error:
+            await self._mend()
+            raise Unavailable("the broker took no dead letter") from error
+
+    async def _send(self, exchange: AbstractExchange | None, queue: str, body: bytes, job_id: str) -> None:
+        if exchange is None or not self.ready:
+            raise Unavailable("the broker is away")
+        message = Message(
+            body,
+            # Two messages in flight with one id would hang the second publish: unique for each attempt.
+            message_id=f"{job_id}.{secrets.token_hex(4)}",
+            content_type="application/json",
+            delivery_mode=DeliveryMode.PERSISTENT,
+        )
+        try:
+            await exchange.publish(message, routing_key=queue, mandatory=True, timeout=CONFIRM_S)
+        except PublishError:
+            raise
+        except DeliveryError as error:
+            raise QueueFull(f"the queue {queue} takes no more jobs now") from error
+        except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
+            raise Unavailable(f"the broker did not confirm in time: {type(error).__name__}") from error
+
+    async def _mend(self) -> None:
+        """Declare what vanished."""
+        async with self._mending, _translated():
+            channel = await self._link.connection.channel()
+            try:
+                await topology.declare(channel, self._names, self._queues, self._limit_jobs)
+            finally:
+                await channel.close()
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            accepted = self._accepted_since
+            try:
+                self._waiting_jobs = await self.depth()
+            except InferqError as error:
+                _log.debug("broker.depth_unknown", error=str(error))
+            else:
+                # What was accepted while the count was under way may or may not be in it: count it twice, not never.
+                self._accepted_since -= accepted
+
+    def _counting(self) -> AbstractChannel:
+        if self._counter is None or not self.ready:
+            raise Unavailable("the broker is away")
+        return self._counter
+
+    async def _count(self, queue: str) -> int:
+        async with _translated():
+            return await topology.count(
+                self._counting(), queue, self._names.queue_arguments(self._limit_jobs)
+            )
+
+    @asynccontextmanager
+    async def _browse(self, name: str, limit: int) -> AsyncIterator[list[AbstractIncomingMessage]]:
+        """Take messages for a while; closing the channel puts back those that were not acked."""
+        channel = await self._link.connection.channel()
+        try:
+            queue = await channel.get_queue(name, ensure=False)
+            messages: list[AbstractIncomingMessage] = []
+            while len(messages) < limit:
+                message = await queue.get(fail=False)
+                if message is None:
+                    break
+                messages.append(message)
+            yield messages
+        finally:
+            await channel.close()
+
+
+@asynccontextmanager
+async def _translated(timeout_s: float = CONFIRM_S) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
+        raise Unavailable(f"the broker did not answer: {type(error).__name__}") from error
+
+
+def _letter(message: AbstractIncomingMessage) -> DeadLetter | None:
+    try:
+        return decode_dead(message.body)
+    except Undecodable:
+        return None  # Not ours: somebody else's message is neither shown nor touched.

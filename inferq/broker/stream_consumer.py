@@ -1,0 +1,240 @@
+"""A batcher's end of the streams: reads while there is room, renews its lease, takes over from the dead.
+
+Three things can go wrong between Redis and us, and each has its remedy here. A reply that was lost on its way leaves
+entries pending under our name that nobody holds: `_reconcile` looks for them. A stream that vanished has no group:
+it is made again. An ack that was not answered is repeated until it is, since a pending entry of a living consumer is
+nobody else's to take.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
+
+from inferq.background import end, spawn
+from inferq.backoff import Backoff
+from inferq.broker import leases
+from inferq.broker.base import Deliver
+from inferq.errors import Unavailable
+from inferq.messages import DeadLetter, Delivery, encode_dead
+from inferq.names import DEAD_LIMIT, GROUP, Names
+from inferq.redis import evaluate, translated
+from inferq.scripts import BURY
+
+BLOCK_MS: Final = 1_000
+RECONCILE_EVERY: Final = 5  # leases; so about five seconds
+# An ack is tried this long: past it the process is stopping, or Redis is gone for good.
+SETTLE_S: Final = 3_600.0
+_AWAY: Final = (RedisError, OSError, TimeoutError)
+
+_log = structlog.get_logger(__name__)
+
+
+class StreamConsumer:
+    """Implements `inferq.broker.base.Consumer`; a token is the entry's id."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        reader: Redis,
+        names: Names,
+        queues: Sequence[str],
+        *,
+        prefetch: int,
+        name: str,
+        deliver: Deliver,
+    ) -> None:
+        self._redis, self._reader, self._names = redis, reader, names
+        self._queues, self._prefetch, self._name, self._deliver = tuple(queues), prefetch, name, deliver
+        self._held: dict[tuple[str, bytes], Delivery] = {}
+        self._room = asyncio.Event()
+        self._room.set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._ready = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the last read worked."""
+        return self._ready and not self._stopping
+
+    async def start(self) -> None:
+        """Take the lease and begin to read; raises `Unavailable`."""
+        async with translated("take the lease"):
+            await leases.renew(self._redis, self._names, self._name)
+        self._tasks = [
+            spawn(self._read(), "streams-read"),
+            spawn(self._live(), "streams-lease"),
+        ]
+
+    def held(self, delivery: Delivery) -> bool:
+        """Whether the delivery is still to be settled."""
+        return self._held.get((delivery.queue, delivery.token)) is delivery
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge and delete entries; repeated until Redis has done it."""
+        backoff = Backoff()
+        deadline = asyncio.get_running_loop().time() + SETTLE_S
+        while True:
+            try:
+                # One transaction: an entry that is acked but not deleted would count as waiting for ever.
+                pipe = self._redis.pipeline(transaction=True)
+                for queue, ids in _by_queue(deliveries).items():
+                    pipe.xack(queue, GROUP, *ids)
+                    pipe.xdel(queue, *ids)
+                await pipe.execute()
+            except _AWAY as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise Unavailable("Redis took no ack") from error
+                await asyncio.sleep(backoff.next_s())
+            else:
+                self._forget(deliveries)
+                return
+
+    async def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Let others have entries at once; raises `Unavailable`."""
+        async with translated("take entries back"):
+            for queue, ids in _by_queue(deliveries).items():
+                await leases.abandon(self._redis, queue, self._name, ids)
+        self._forget(deliveries)
+
+    async def bury(self, delivery: Delivery, letter: DeadLetter) -> None:
+        """Keep the dead letter and delete the entry in one step; raises `Unavailable`."""
+        async with translated("keep the dead letter"):
+            await evaluate(
+                self._redis,
+                BURY,
+                [self._names.dead_queue, delivery.queue],
+                [DEAD_LIMIT, letter.job_id, encode_dead(letter), GROUP, delivery.token],
+            )
+        self._forget([delivery])
+
+    async def stop(self) -> None:
+        """Read no more; the lease lives on, so that what is held can be finished."""
+        self._stopping = True
+        await end(*self._tasks[:1])
+
+    async def close(self) -> None:
+        """Stop, give back whatever is still ours, and end the lease."""
+        await self.stop()
+        await end(*self._tasks)
+        try:
+            async with asyncio.timeout(2.0):
+                for queue in self._queues:
+                    rows: Any = await self._redis.xpending_range(queue, GROUP, "-", "+", 10_000, self._name)
+                    if ids := [row["message_id"] for row in rows]:
+                        await leases.abandon(self._redis, queue, self._name, ids)
+                await leases.release(self._redis, self._names, self._name)
+        except _AWAY:
+            _log.warning("streams.close_failed", cure="the lease ends by itself within seconds")
+        await self._reader.aclose()
+
+    async def _read(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await self._reconcile()
+                while True:
+                    await self._room.wait()
+                    if not await self._read_in_order():
+                        await self._read_or_wait()
+                    if not self._ready:
+                        _log.info("streams.reading", queues=list(self._queues))
+                    self._ready = True
+                    backoff.reset()
+            except _AWAY as error:
+                if self._ready or backoff.tries == 0:
+                    _log.warning("streams.read_failed", error=type(error).__name__)
+                self._ready = False
+                await asyncio.sleep(backoff.next_s())
+                await self._mend()
+
+    async def _mend(self) -> None:
+        """Make groups that vanished with their streams."""
+        try:
+            for queue in self._queues:
+                await self._redis.xgroup_create(queue, GROUP, id="0", mkstream=True)
+        except ResponseError:
+            pass  # It is there, or cannot be made now; the next read tells.
+        except _AWAY:
+            pass
+
+    async def _read_in_order(self) -> bool:
+        """Take what lies ready, earlier named streams first."""
+        taken = False
+        for queue in self._queues:
+            room = self._prefetch - len(self._held)
+            if room <= 0:
+                break
+            rows = await self._reader.xreadgroup(GROUP, self._name, {queue: ">"}, count=room)
+            taken = self._take(rows) or taken
+        return taken
+
+    async def _read_or_wait(self) -> None:
+        # One of each: a read of several streams counts per stream, and the next round takes the rest in order.
+        rows = await self._reader.xreadgroup(
+            GROUP, self._name, dict.fromkeys(self._queues, ">"), count=1, block=BLOCK_MS
+        )
+        self._take(rows)
+
+    async def _live(self) -> None:
+        """Renew the lease, take over from the dead, and look for what was lost on its way to us."""
+        beats = 0
+        while True:
+            await asyncio.sleep(leases.RENEW_S)
+            beats += 1
+            try:
+                await leases.renew(self._redis, self._names, self._name)
+                if not self._stopping:
+                    for queue in self._queues:
+                        room = max(0, self._prefetch - len(self._held))
+                        entries = await leases.claim(self._redis, self._names, queue, self._name, room)
+                        self._add(queue, entries, redelivered=True)
+                    if beats % RECONCILE_EVERY == 0:
+                        await self._reconcile()
+            except _AWAY as error:
+                _log.debug("streams.lease_failed", error=type(error).__name__)
+
+    async def _reconcile(self) -> None:
+        """Deliver what is pending under our name and in nobody's hands."""
+        for queue in self._queues:
+            rows = await self._redis.xreadgroup(GROUP, self._name, {queue: "0"}, count=self._prefetch)
+            self._take(rows, redelivered=True)
+
+    def _take(self, rows: Any, *, redelivered: bool = False) -> bool:
+        taken = False
+        for queue, entries in rows or ():
+            taken = self._add(queue.decode(), entries, redelivered=redelivered) or taken
+        return taken
+
+    def _add(self, queue: str, entries: Iterable[leases.Entry], *, redelivered: bool) -> bool:
+        taken = False
+        for entry_id, fields in entries:
+            key = (queue, entry_id)
+            if key in self._held:
+                continue
+            # A deleted entry in our history has no fields; it is acked like any message that cannot be read.
+            body = fields.get(b"m", b"") if fields else b""
+            delivery = Delivery(queue=queue, body=body, redelivered=redelivered, token=entry_id)
+            self._held[key] = delivery
+            self._deliver(delivery)
+            taken = True
+        if len(self._held) >= self._prefetch:
+            self._room.clear()
+        return taken
+
+    def _forget(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            self._held.pop((delivery.queue, delivery.token), None)
+        if len(self._held) < self._prefetch:
+            self._room.set()
+
+
+def _by_queue(deliveries: Iterable[Delivery]) -> dict[str, list[bytes]]:
+    grouped: dict[str, list[bytes]] = {}
+    for delivery in deliveries:
+        grouped.setdefault(delivery.queue, []).append(delivery.token)
+    return grouped

@@ -1,0 +1,46 @@
+"""What inferq declares on RabbitMQ: two direct exchanges, quorum queues for work, and two for dead letters."""
+
+from collections.abc import Mapping, Sequence
+
+from aio_pika import ExchangeType
+from aio_pika.abc import AbstractChannel, AbstractExchange
+from aio_pika.exceptions import ChannelPreconditionFailed
+
+from inferq.errors import OperatorError
+from inferq.names import Names
+
+
+async def declare(
+    channel: AbstractChannel, names: Names, queues: Sequence[str], limit_jobs: int
+) -> tuple[AbstractExchange, AbstractExchange]:
+    """Declare everything; return the exchanges of work and of dead letters.
+
+    Raises:
+        OperatorError: something by one of these names exists and differs.
+    """
+    name = ""
+    try:
+        name = names.exchange
+        work = await channel.declare_exchange(name, ExchangeType.DIRECT, durable=True)
+        name = names.dead_exchange
+        dead = await channel.declare_exchange(name, ExchangeType.DIRECT, durable=True)
+        for name in (names.dead_queue, names.dropped_queue):
+            queue = await channel.declare_queue(name, durable=True, arguments=dict(names.dead_arguments))
+            await queue.bind(dead, routing_key=name)
+        for name in queues:
+            queue = await channel.declare_queue(
+                name, durable=True, arguments=dict(names.queue_arguments(limit_jobs))
+            )
+            await queue.bind(work, routing_key=name)
+    except ChannelPreconditionFailed as error:
+        raise OperatorError(
+            f"{name} exists on the broker with other arguments (another INFERQ_QUEUE_LIMIT perhaps): use the old"
+            f" setting, or another INFERQ_NAMESPACE, or empty it and run `rabbitmqctl delete_queue {name}`"
+        ) from error
+    return work, dead
+
+
+async def count(channel: AbstractChannel, name: str, arguments: Mapping[str, str | int]) -> int:
+    """Count the messages that are ready in a queue; declares it where it vanished."""
+    queue = await channel.declare_queue(name, durable=True, arguments=dict(arguments))
+    return queue.declaration_result.message_count or 0

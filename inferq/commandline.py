@@ -1,0 +1,49 @@
+"""The flags of a service: one for each setting, from the table of settings."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from inferq.errors import OperatorError
+from inferq.settings import OPTIONS, Option
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises instead of printing its usage, so that a slip is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OperatorError(f"{message}; {self.prog} --help lists the flags")
+
+
+def parse_flags(program: str, description: str, argv: Sequence[str]) -> dict[str, str]:
+    """Return the settings that the command line gives, by field; their values are still unchecked text.
+
+    ``--help`` prints and exits 0.
+
+    Raises:
+        OperatorError: a flag is unknown or lacks its value.
+    """
+    # Abbreviations would change their meaning with every new setting.
+    parser = _Parser(prog=program, description=description, usage="%(prog)s [settings]", allow_abbrev=False)
+    group = parser.add_argument_group("settings", "each is also an environment variable; a flag wins over it")
+    for option in OPTIONS:
+        # A switch may stand alone: --allow-open is --allow-open 1.
+        alone: dict[str, Any] = {"nargs": "?", "const": "1"} if is_switch(option) else {}
+        group.add_argument(
+            option.flag,
+            dest=option.field,
+            metavar=option.unit.upper().replace(" ", "-"),
+            **alone,
+            help=f"{option.help} [{option.variable}, default: {option.default or 'empty'}]".replace("%", "%%"),
+        )
+    given, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        # The flag alone: its value may be a secret.
+        flag = unknown[0].partition("=")[0]
+        parser.error(f"unknown flag {flag}" if flag.startswith("-") else "everything is given by flags")
+    return {field: value for field, value in vars(given).items() if value is not None}
+
+
+def is_switch(option: Option) -> bool:
+    """Say whether the setting is on or off."""
+    return option.unit == "0 or 1"

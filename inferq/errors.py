@@ -1,0 +1,130 @@
+"""Every error that inferq raises on purpose, as one tree.
+
+    InferqError
+    ├── OperatorError            a setting, model or service is wrong: one line with the cure, exit 2
+    ├── CallerError              the caller's fault; repeating the same call fails again
+    │   ├── InvalidRequest       400 invalid_request
+    │   ├── JobNotFound          404 not_found
+    │   ├── ModelNotFound        404 model_not_found
+    │   ├── AlreadyFinal         409 already_final
+    │   ├── BodyTooLarge         413 body_too_large
+    │   └── UnsupportedMediaType 415 unsupported_media_type
+    ├── ServiceError             our fault or our load; the same call may pass later
+    │   ├── QueueFull            503 queue_full
+    │   └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
+    ├── Undecodable              a queue message or event that cannot be read
+    └── IllegalTransition        the lifecycle table does not allow this move; nothing was changed
+
+Each class carries what an HTTP answer needs: ``code``, ``status``, ``retryable``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class InferqError(Exception):
+    """Root of the tree."""
+
+
+class OperatorError(InferqError):
+    """Something the operator must mend; the text is one line that names it and says the cure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldError:
+    """One fault in a request body: a JSON pointer to the place and what is allowed there."""
+
+    pointer: str
+    detail: str
+
+
+class HttpError(InferqError):
+    """An error with an HTTP answer of its own (RFC 9457)."""
+
+    code: ClassVar[str]
+    status: ClassVar[int]
+    title: ClassVar[str]
+    retryable: ClassVar[bool]
+
+    def __init__(self, detail: str, *, errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+
+
+class CallerError(HttpError):
+    """The caller's fault: the same call will fail again."""
+
+    retryable = False
+
+
+class ServiceError(HttpError):
+    """Our fault or our load: the same call may pass after ``retry_after_s`` seconds."""
+
+    status = 503
+    retryable = True
+
+    def __init__(self, detail: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
+class InvalidRequest(CallerError):
+    """The body or a parameter is not what the API takes."""
+
+    code, status, title = "invalid_request", 400, "The request is not valid"
+
+
+class JobNotFound(CallerError):
+    """No such job, or not one that this caller may see."""
+
+    code, status, title = "not_found", 404, "No such job"
+
+
+class ModelNotFound(CallerError):
+    """The request names a model that this deployment does not serve."""
+
+    code, status, title = "model_not_found", 404, "No such model"
+
+
+class AlreadyFinal(CallerError):
+    """The job has ended; its final state stays."""
+
+    code, status, title = "already_final", 409, "The job has already ended"
+
+
+class BodyTooLarge(CallerError):
+    """The body is longer than the limit."""
+
+    code, status, title = "body_too_large", 413, "The body is too large"
+
+
+class UnsupportedMediaType(CallerError):
+    """The body is not plain JSON."""
+
+    code, status, title = "unsupported_media_type", 415, "Only JSON is understood"
+
+
+class QueueFull(ServiceError):
+    """The queue holds as many jobs as it may."""
+
+    code, title = "queue_full", "The queue is full"
+
+
+class Unavailable(ServiceError):
+    """Redis or the broker is away, or did not confirm in time."""
+
+    code, title = "unavailable", "The service is not available"
+
+
+class Undecodable(InferqError):
+    """A queue message or event that cannot be read; ``reason`` says why, without its content."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class IllegalTransition(InferqError):
+    """The lifecycle table does not allow this move; nothing was changed."""

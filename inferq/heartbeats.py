@@ -1,0 +1,90 @@
+"""What each living process says of itself, once a second, in a hash in Redis.
+
+An entry older than `LIVES_S` is that of a dead or frozen process and counts for nothing; whoever reads removes it.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+from redis.asyncio import Redis
+
+from inferq.redis import translated
+
+EVERY_S: Final = 1.0
+LIVES_S: Final = 10.0
+
+_encode = msgspec.json.Encoder().encode
+
+
+class BatchTotals(msgspec.Struct, kw_only=True):
+    """What a batcher has run since it started; the histograms count batches."""
+
+    count: int = 0
+    jobs: int = 0
+    size_histogram: dict[str, int] = {}
+    close_reasons: dict[str, int] = {}
+    tokens: int = 0
+    padded_tokens: int = 0
+
+
+class BatcherBeat(msgspec.Struct, kw_only=True):
+    """A batcher: what it runs, what it holds, and how far into each queue it has seen.
+
+    ``seen_ms`` gives, for each queue, when the youngest job that came from it was accepted. ``device`` is what the
+    engine reports. ``drain_rate`` is jobs ended a second, over the last ten.
+    """
+
+    id: str
+    at_ms: int
+    model: str
+    device: str
+    state: str
+    last_progress_s: float
+    drain_rate: float
+    held: list[str]
+    seen_ms: dict[str, int]
+    batches: BatchTotals
+
+
+class IngressBeat(msgspec.Struct, kw_only=True):
+    """An ingress: jobs accepted a second, over the last ten."""
+
+    id: str
+    at_ms: int
+    arrival_rate: float
+
+
+Beat = TypeVar("Beat", BatcherBeat, IngressBeat)
+
+
+async def beat(redis: Redis, key: str, entry: BatcherBeat | IngressBeat) -> None:
+    """Write an entry; raises `Unavailable`."""
+    async with translated("take the heartbeat"):
+        await redis.hset(key, entry.id, _encode(entry))
+
+
+async def leave(redis: Redis, key: str, process_id: str) -> None:
+    """Remove an entry, as a process that stops does; raises `Unavailable`."""
+    async with translated("take the heartbeat"):
+        await redis.hdel(key, process_id)
+
+
+async def living(redis: Redis, key: str, kind: type[Beat], now_ms: float) -> list[Beat]:
+    """Return the entries of living processes, by id; raises `Unavailable`."""
+    async with translated("answer"):
+        rows = await redis.hgetall(key)
+    entries, dead = [], []
+    for process_id, data in sorted(rows.items()):
+        try:
+            entry = msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError:
+            dead.append(process_id)
+            continue
+        if now_ms - entry.at_ms <= LIVES_S * 1000:
+            entries.append(entry)
+        else:
+            dead.append(process_id)
+    if dead:
+        async with translated("take the change"):
+            await redis.hdel(key, *dead)
+    return entries

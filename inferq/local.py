@@ -1,0 +1,279 @@
+"""The whole pipeline on this machine: what `inferq up`, `inferq demo` and the acceptance tests run.
+
+Servers come first (an embedded Valkey, a private RabbitMQ, each only where no URL names one), then notifier,
+batchers and ingress, each in a process of its own; the end goes the other way round. Whatever dies in between is
+started again on its old port.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from inferq import runfile
+from inferq.errors import OperatorError
+from inferq.folderlock import FolderLock
+from inferq.modelspec import ModelKind
+from inferq.modelspec import parse as parse_model
+from inferq.ports import free_ports, next_free_port, require_port
+from inferq.rabbitnode import PrivateRabbit
+from inferq.servicechild import OnLine, ServiceChild, service_argv
+from inferq.settings import BY_FIELD, PREFIX, Settings, require_servers, to_environ, with_values
+from inferq.supervisor import Child, ChildState, Supervisor
+from inferq.valkey import EmbeddedValkey
+
+VALKEY: Final = "valkey"
+RABBITMQ: Final = "rabbitmq"
+
+_READY_WITHIN_S: Final = 90.0
+# A model from the hub may have to come over the network first.
+_HUB_READY_WITHIN_S: Final = 1_800.0
+_VALKEY_READY_WITHIN_S: Final = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Urls:
+    """Where a running pipeline is reached; ``management`` is the private RabbitMQ's, with user and password."""
+
+    api: str
+    notifier: str
+    metrics: Mapping[str, str]
+    management: str | None = None
+    management_user: str = ""
+    management_password: str = field(default="", repr=False)
+
+
+class LocalPipeline:
+    """Servers and services as child processes, kept alive between `start` and `stop`.
+
+    ``say`` takes progress and every death, one line each; ``on_line`` takes each line that a service writes, with
+    the service's name. With ``ports_auto`` the services listen on free ports, else on those of the settings.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        state_dir: Path,
+        ports_auto: bool = False,
+        say: Callable[[str], None] = lambda text: None,
+        on_line: OnLine = lambda name, line: None,
+    ) -> None:
+        self._wanted = settings
+        self._state_dir = state_dir.absolute()
+        self._ports_auto = ports_auto
+        self._say = say
+        self._on_line = on_line
+        self._lock = FolderLock(self._state_dir)
+        self._stack = AsyncExitStack()
+        self._supervisors: dict[str, Supervisor] = {}
+        self._services: list[ServiceChild] = []
+        self._keeping: list[asyncio.Task[None]] = []
+        self._rabbit: PrivateRabbit | None = None
+        self._settings: Settings | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they came out: with every server's URL and port."""
+        if self._settings is None:
+            raise RuntimeError("not started")
+        return self._settings
+
+    @property
+    def children(self) -> Mapping[str, ChildState]:
+        """Every child by name: valkey, rabbitmq, notifier, batcher-1, …, ingress."""
+        return {name: supervisor.state for name, supervisor in self._supervisors.items()}
+
+    @property
+    def urls(self) -> Urls:
+        """Where it is reached."""
+        bases = {service.name: _base(service) for service in self._services}
+        rabbit = self._rabbit
+        user, password = ("", "") if rabbit is None else rabbit.management_credentials
+        return Urls(
+            api=bases["ingress"],
+            notifier=self.settings.stream_url,
+            metrics={name: f"{base}/metrics" for name, base in bases.items()},
+            management=None if rabbit is None else rabbit.management_url,
+            management_user=user,
+            management_password=password,
+        )
+
+    async def start(self) -> None:
+        """Start everything and return once all of it is ready.
+
+        Raises:
+            OperatorError: something cannot start; what had been started is stopped again.
+        """
+        try:
+            self._lock.acquire()
+            self._stack.callback(self._lock.release)
+            settings = self._wanted if self._ports_auto else _checked_ports(self._wanted)
+            settings = require_servers(await self._start_servers(settings))
+            if self._ports_auto:
+                settings = _free_ports(settings)
+            self._settings = settings
+            await self._start_services(settings)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def serve(self) -> None:
+        """Run until cancelled; returns only by raising what went wrong in here."""
+        await asyncio.gather(*self._keeping)
+
+    async def stop(self) -> None:
+        """Stop everything in order, ingress first and servers last, each in bounded time."""
+        for task in self._keeping:
+            task.cancel()
+        if self._keeping:
+            await asyncio.wait(self._keeping)
+        self._keeping.clear()
+        await self._stack.aclose()
+
+    def kill(self) -> None:
+        """Kill every child now; `stop` then ends at once."""
+        for supervisor in self._supervisors.values():
+            pid = supervisor.child.pid
+            if pid is not None and _our_child(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    async def _start_servers(self, settings: Settings) -> Settings:
+        if not settings.redis_url:
+            valkey = EmbeddedValkey(self._state_dir / VALKEY, ready_within_s=_VALKEY_READY_WITHIN_S)
+            await self._start_server(VALKEY, valkey)
+            self._say(f"Valkey is up on port {valkey.port}")
+            settings = with_values(settings, redis_url=valkey.url)
+        if settings.broker_url == RABBITMQ:
+            self._rabbit = PrivateRabbit(self._state_dir / RABBITMQ, on_progress=self._say)
+            await self._start_server(RABBITMQ, self._rabbit)
+            settings = with_values(settings, broker_url=self._rabbit.url)
+        return settings
+
+    async def _start_server(self, name: str, server: Child) -> None:
+        self._supervise(name, server)
+        self._stack.push_async_callback(server.stop)
+        await server.start()
+        self._keep(name)
+
+    async def _start_services(self, settings: Settings) -> None:
+        notifier = self._service("notifier", "notifier", settings, settings.notifier_port)
+        batchers = self._batchers(settings)
+        ingress = self._service("ingress", "ingress", settings, settings.ingress_port)
+        for group in ([notifier], batchers, [ingress]):
+            self._stack.push_async_callback(_stop_together, group)
+            for service in group:
+                await service.start()
+        self._say(f"starting {', '.join(service.name for service in self._services)}")
+        await self._ready(settings)
+        for service in self._services:
+            self._keep(service.name)
+        self._stack.callback(runfile.remove, self._state_dir)
+        runfile.write(
+            self._state_dir,
+            environ=to_environ(settings),
+            services=[
+                runfile.RunningService(name=service.name, host=service.host, port=service.port)
+                for service in self._services
+            ],
+        )
+
+    def _batchers(self, settings: Settings) -> list[ServiceChild]:
+        ports = [settings.batcher_port]
+        taken = {settings.ingress_port, settings.notifier_port}
+        if self._ports_auto and settings.batchers > 1:
+            # More than are needed, since some may be among those given out already.
+            spare = free_ports(settings.batchers + len(taken), settings.host)
+            ports += [port for port in spare if port not in {*taken, *ports}][: settings.batchers - 1]
+        while len(ports) < settings.batchers:
+            ports.append(next_free_port(ports[-1] + 1, settings.host, skip=taken))
+        return [
+            self._service(f"batcher-{number}", "batcher", settings, port) for number, port in enumerate(ports, start=1)
+        ]
+
+    def _service(self, name: str, module: str, settings: Settings, port: int) -> ServiceChild:
+        changes = {"batcher_port": port} if module == "batcher" else {}
+        service = ServiceChild(
+            name,
+            service_argv(module),
+            env=_environ(with_values(settings, **changes)),
+            host=settings.host,
+            port=port,
+            record=self._state_dir / f"{name}.pid",
+            on_line=self._on_line,
+        )
+        self._services.append(service)
+        self._supervise(name, service)
+        return service
+
+    async def _ready(self, settings: Settings) -> None:
+        from_hub = parse_model(settings.model).kind is ModelKind.HUB
+        try:
+            async with asyncio.TaskGroup() as group:
+                for service in self._services:
+                    slow = from_hub and service.name.startswith("batcher")
+                    within_s = _HUB_READY_WITHIN_S if slow else _READY_WITHIN_S
+                    group.create_task(self._one_ready(service, within_s))
+        except* OperatorError as errors:
+            raise _first(errors) from None
+
+    async def _one_ready(self, service: ServiceChild, within_s: float) -> None:
+        await service.ready(within_s, self._say)
+        self._say(f"{service.name} is ready on port {service.port}")
+
+    def _supervise(self, name: str, child: Child) -> None:
+        self._supervisors[name] = Supervisor(name, child, say=self._say)
+
+    def _keep(self, name: str) -> None:
+        self._keeping.append(asyncio.create_task(self._supervisors[name].keep(), name=f"keep-{name}"))
+
+
+def _checked_ports(settings: Settings) -> Settings:
+    """Refuse a taken port before anything is started."""
+    for name in ("ingress_port", "notifier_port", "batcher_port"):
+        cure = f"set {BY_FIELD[name].variable} to another one, or start with --ports auto"
+        require_port(getattr(settings, name), settings.host, cure=cure)
+    return settings
+
+
+def _free_ports(settings: Settings) -> Settings:
+    ingress, notifier, batcher = free_ports(3, settings.host)
+    return with_values(settings, ingress_port=ingress, notifier_port=notifier, batcher_port=batcher)
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    """Return our environment with the settings of the pipeline in place of our own."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return inherited | to_environ(settings)
+
+
+def _base(service: ServiceChild) -> str:
+    host = f"[{service.host}]" if ":" in service.host else service.host
+    return f"http://{host}:{service.port}"
+
+
+async def _stop_together(children: list[ServiceChild]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for child in children:
+            group.create_task(child.stop())
+
+
+def _our_child(pid: int) -> bool:
+    """Say whether the id is still that of a child of ours, which nobody else can have until it is waited for."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,211 @@
+"""What travels: the queue message, the dead letter and the event.
+
+A queue message carries the whole job, so that a lost record can be rebuilt from it. Each form opens with its
+version; a reader refuses a version it does not know instead of guessing.
+
+An event is one header line, `version type job_id seq`, and the record as JSON after it. Who forwards the record
+need not decode it.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from inferq.errors import Undecodable
+from inferq.jobs import ErrorCode, Job, Priority, Status
+
+VERSION = 1
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
+    v: int
+    job_id: str
+    model: str
+    text: str
+    created_ms: int
+    priority: Priority = Priority.INTERACTIVE
+    deadline_ms: int | None = None
+
+
+class _Version(msgspec.Struct):
+    v: int
+    job_id: str = ""
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was given up: why, after what, and its message, to look at or to replay.
+
+    ``message`` is the queue message as text, or base64 of it where it is not UTF-8 (``encoding`` says which).
+    ``history`` holds one entry for each attempt that was charged to the job.
+    """
+
+    v: int = VERSION
+    job_id: str
+    reason: ErrorCode
+    detail: str
+    queue: str
+    attempt: int
+    died_ms: int
+    batcher: str
+    history: list[dict[str, Any]] = []
+    encoding: str = "utf-8"
+    message: str
+
+    @property
+    def body(self) -> bytes:
+        """The queue message as it was."""
+        return self.message.encode() if self.encoding == "utf-8" else base64.b64decode(self.message)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Delivery:
+    """One message in a batcher's hands; ``token`` is the broker's own."""
+
+    queue: str
+    body: bytes
+    redelivered: bool
+    token: Any = field(repr=False)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one record; ``record`` is the whole record as JSON after the change."""
+
+    job_id: str
+    seq: int
+    type: str
+    record: bytes
+
+    @property
+    def status(self) -> Status:
+        """The record's status after the change."""
+        return Status(self.type.removeprefix("job."))
+
+
+_encoder = msgspec.json.Encoder()
+_message_decoder = msgspec.json.Decoder(_Message)
+_version_decoder = msgspec.json.Decoder(_Version)
+_dead_decoder = msgspec.json.Decoder(DeadLetter)
+
+
+def encode_job(job: Job) -> bytes:
+    """Encode a queue message."""
+    return _encoder.encode(
+        _Message(
+            v=VERSION,
+            job_id=job.job_id,
+            model=job.model,
+            text=job.text,
+            created_ms=job.created_ms,
+            priority=job.priority,
+            deadline_ms=job.deadline_ms,
+        )
+    )
+
+
+def decode_job(body: bytes) -> Job:
+    """Decode a queue message.
+
+    Raises:
+        Undecodable: it is no JSON object of this version; the reason names the field, never its content.
+    """
+    try:
+        head = _version_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Undecodable(f"not a queue message: {error}") from None
+    if head.v != VERSION:
+        raise Undecodable(f"version {head.v} of the queue message is not understood, only {VERSION}")
+    try:
+        message = _message_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Undecodable(f"not a queue message: {error}") from None
+    return Job(
+        job_id=message.job_id,
+        model=message.model,
+        text=message.text,
+        created_ms=message.created_ms,
+        priority=message.priority,
+        deadline_ms=message.deadline_ms,
+    )
+
+
+def job_id_of(body: bytes) -> str | None:
+    """Read the job id out of a message that may be unreadable otherwise; None when there is none."""
+    try:
+        return _version_decoder.decode(body).job_id or None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def dead_letter(
+    body: bytes,
+    *,
+    job_id: str,
+    reason: ErrorCode,
+    detail: str,
+    queue: str,
+    attempt: int,
+    died_ms: int,
+    batcher: str,
+    history: list[dict[str, Any]],
+) -> DeadLetter:
+    """Wrap a queue message as a dead letter."""
+    try:
+        encoding, message = "utf-8", body.decode()
+    except UnicodeDecodeError:
+        encoding, message = "base64", base64.b64encode(body).decode()
+    return DeadLetter(
+        job_id=job_id,
+        reason=reason,
+        detail=detail,
+        queue=queue,
+        attempt=attempt,
+        died_ms=died_ms,
+        batcher=batcher,
+        history=history,
+        encoding=encoding,
+        message=message,
+    )
+
+
+def encode_dead(letter: DeadLetter) -> bytes:
+    """Encode a dead letter."""
+    return _encoder.encode(letter)
+
+
+def decode_dead(body: bytes) -> DeadLetter:
+    """Decode a dead letter.
+
+    Raises:
+        Undecodable: it is none of this version.
+    """
+    try:
+        letter = _dead_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Undecodable(f"not a dead letter: {error}") from None
+    if letter.v != VERSION:
+        raise Undecodable(f"version {letter.v} of the dead letter is not understood, only {VERSION}")
+    return letter
+
+
+def encode_event(event: Event) -> bytes:
+    """Encode an event as the store's scripts do; used where an event is made outside Redis, as in tests."""
+    return f"{VERSION} {event.type} {event.job_id} {event.seq}\n".encode() + event.record
+
+
+def decode_event(payload: bytes) -> Event:
+    """Decode an event without decoding its record.
+
+    Raises:
+        Undecodable: the header line is not one of this version.
+    """
+    head, _, record = payload.partition(b"\n")
+    try:
+        version, kind, job_id, seq = head.decode("ascii").split(" ")
+        event = Event(job_id=job_id, seq=int(seq), type=kind, record=record)
+    except ValueError:
+        raise Undecodable("not an event") from None
+    if version != str(VERSION):
+        raise Undecodable(f"version {version[:20]} of the event is not understood, only {VERSION}")
+    return event

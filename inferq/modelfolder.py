@@ -1,0 +1,168 @@
+"""A model folder: ``model.onnx``, tokenizer files and ``config.json``; found, checked, digested.
+
+What an operator can get wrong with a model shows here, before a process loads it: one line with its cure.
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from inferq.errors import OperatorError
+from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
+from inferq.onnxfile import external_files
+
+MODEL_FILE: Final = "model.onnx"
+CONFIG_FILE: Final = "config.json"
+DEFAULT_MAX_LENGTH: Final = 512
+
+# one of these sets makes a tokenizer
+TOKENIZER_SETS: Final = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
+# these architectures number positions from the padding id on, so they have fewer than the config says
+_OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
+_LFS_POINTER: Final = b"version https://git-lfs"
+_EXPORT: Final = "make one with: inferq model export <Hugging Face id or folder> <target>"
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, and how many bytes of how many are done (0 of 0: not known)."""
+
+
+def no_progress(what: str, done_bytes: int, total_bytes: int) -> None:
+    """Take progress and show nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFolder:
+    """A checked model folder; ``labels`` is empty when the config has none, ``note`` is for the operator."""
+
+    path: Path
+    name: str
+    labels: tuple[str, ...]
+    max_length: int
+    note: str | None = None
+
+
+def resolve(
+    spec: ModelSpec, *, cache_dir: Path | None = None, progress: Progress = no_progress
+) -> ModelFolder | None:
+    """Return a model's checked folder, downloaded where needed; None for `simulated`, which has none.
+
+    Raises `OperatorError` with one line and the cure.
+    """
+    if spec.kind is ModelKind.SIMULATED:
+        return None
+    if spec.kind is ModelKind.BUILTIN:
+        return check(builtin_path(), name=spec.name)
+    if spec.kind is ModelKind.FOLDER:
+        assert spec.path is not None, "a folder specification carries its path"
+        return check(Path(spec.path), name=spec.name)
+    # only a hub model needs the hub's client, which takes half a second to import
+    from inferq import hub
+
+    return hub.resolve(spec, cache_dir=cache_dir, progress=progress)
+
+
+def builtin_path() -> Path:
+    """Return where the built-in model lies, without importing the batcher."""
+    found = importlib.util.find_spec("batcher")
+    roots = list(found.submodule_search_locations or ()) if found is not None else []
+    roots.append(str(Path(__file__).parent.parent / "batcher"))
+    folders = [Path(root) / "models" / "builtin" for root in roots]
+    for folder in folders:
+        if folder.is_dir():
+            return folder
+    raise OperatorError(
+        f"the built-in model is not at {folders[0]}: install inferq again, or run scripts/train_builtin.py"
+    )
+
+
+def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
+    """Return the folder with what its config says; `OperatorError` when something is missing or unsafe."""
+    if not path.is_dir():
+        raise OperatorError(f"there is no model folder {path}: INFERQ_MODEL takes {ALLOWED}")
+    _check_weights(path)
+    if not any(all((path / file).is_file() for file in files) for files in TOKENIZER_SETS):
+        raise OperatorError(f"model folder {path} has no tokenizer (tokenizer.json): {_EXPORT}")
+    config = _read_json(path / CONFIG_FILE)
+    labels = _labels(config, path)
+    return ModelFolder(path=path, name=name, labels=labels, max_length=_max_length(config, path), note=note)
+
+
+def digest(folder: Path) -> str:
+    """Return the SHA-256 over the names and contents of all files of a folder, in order of their names."""
+    total = hashlib.sha256()
+    for path in sorted(folder.rglob("*"), key=lambda file: file.relative_to(folder).as_posix()):
+        if path.is_file():
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def _check_weights(path: Path) -> None:
+    model = path / MODEL_FILE
+    if not model.is_file():
+        raise OperatorError(f"model folder {path} has no {MODEL_FILE}: {_EXPORT}")
+    with model.open("rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise OperatorError(f"{model} is a Git LFS pointer, not the model: run git lfs pull")
+    try:
+        locations = external_files(model)
+    except ValueError as error:
+        raise OperatorError(f"{model} is no readable ONNX file ({error}): copy it again") from error
+    home = path.resolve()
+    for location in sorted(locations):
+        # judged before it is opened: a refused path must not even be looked at
+        if location.startswith("/") or ".." in Path(location).parts:
+            raise OperatorError(f"{model} keeps weights outside its folder: keep all its files in {path}")
+        target = (path / location).resolve()
+        if not target.is_relative_to(home):
+            raise OperatorError(f"{model} keeps weights behind a link out of its folder: copy the files")
+        if not target.is_file():
+            raise OperatorError(f"{model} needs its weights file {location!r}: copy it beside the model")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise OperatorError(f"{path} is missing: copy the model's config.json there") from None
+    except (OSError, ValueError) as error:
+        raise OperatorError(f"{path} is not readable JSON: copy the model's file again") from error
+    if not isinstance(value, dict):
+        raise OperatorError(f"{path} is not a JSON object: copy the model's file again")
+    return value
+
+
+def _labels(config: dict[str, Any], path: Path) -> tuple[str, ...]:
+    names = config.get("id2label")
+    if names is None:
+        return ()
+    wanted = [str(index) for index in range(len(names))] if isinstance(names, dict) else []
+    if not wanted or any(not isinstance(names.get(index), str) for index in wanted):
+        raise OperatorError(f"{path / CONFIG_FILE}: id2label must name every label from 0 on")
+    labels = tuple(names[index] for index in wanted)
+    if len(set(labels)) != len(labels):
+        raise OperatorError(f"{path / CONFIG_FILE}: id2label names one label twice; give each its own name")
+    return labels
+
+
+def _max_length(config: dict[str, Any], path: Path) -> int:
+    """Return the most tokens that the model takes: the smaller of its positions and the tokenizer's limit."""
+    limits = [DEFAULT_MAX_LENGTH]
+    positions = config.get("max_position_embeddings", config.get("n_positions"))
+    if isinstance(positions, int):
+        offset = config.get("model_type") in _OFFSET_POSITIONS
+        limits = [positions - int(config.get("pad_token_id") or 0) - 1 if offset else positions]
+    tokenizer_config = path / "tokenizer_config.json"
+    if tokenizer_config.is_file():
+        limit = _read_json(tokenizer_config).get("model_max_length")
+        # "no limit" is written there as a huge number, at times as a float
+        if isinstance(limit, int | float) and limit < 1e9:
+            limits.append(int(limit))
+    if min(limits) < 1:
+        raise OperatorError(f"{path / CONFIG_FILE}: the longest input must be at least 1 token")
+    return min(limits)

@@ -1,0 +1,132 @@
+"""Every name that inferq uses inside Redis and the broker.
+
+One place, so that two deployments can share a server (`namespace` comes before each name) and so that a queue
+per model, priority and shard is a matter of naming. The default model's interactive queue has the plain name;
+a part is appended only where it differs from the default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inferq.jobs import Priority
+
+EXCHANGE = "inference"
+DEAD_EXCHANGE = "inference.dead"
+QUEUE = "inference.requests"
+GROUP = "batchers"
+
+# The broker itself condemns nobody: attempts are counted in the record. This is only a backstop against a
+# message that no batcher ever settles.
+DELIVERY_LIMIT = 50
+# Reading a dead letter and putting it back counts as a delivery; RabbitMQ 4 would drop it after 20.
+DEAD_DELIVERY_LIMIT = 1_000_000
+# Beyond this many dead letters the oldest go; their records keep the error.
+DEAD_LIMIT = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """All names of one deployment.
+
+    ``default_model`` is the model whose queues carry no model part; ``shards`` is the number of queues that
+    each model and priority is spread over.
+    """
+
+    namespace: str = ""
+    default_model: str = "builtin"
+    shards: int = 1
+
+    def job(self, job_id: str) -> str:
+        """Key of a job's record."""
+        return f"{self.namespace}job:{job_id}"
+
+    @property
+    def events(self) -> str:
+        """Pub/sub channel that announces every change of a record."""
+        return f"{self.namespace}job-events"
+
+    @property
+    def open_jobs(self) -> str:
+        """Sorted set of jobs that have not ended, by the time when the sweeper next looks at them."""
+        return f"{self.namespace}jobs-open"
+
+    @property
+    def batchers(self) -> str:
+        """Hash of what each living batcher says of itself."""
+        return f"{self.namespace}batchers"
+
+    @property
+    def ingresses(self) -> str:
+        """Hash of what each living ingress says of itself."""
+        return f"{self.namespace}ingresses"
+
+    @property
+    def sweeper(self) -> str:
+        """Key that the one sweeping process holds."""
+        return f"{self.namespace}sweeper"
+
+    def lease(self, consumer: str) -> str:
+        """Key that a living consumer of the streams renews."""
+        return f"{self.namespace}lease:{consumer}"
+
+    @property
+    def exchange(self) -> str:
+        """Direct exchange that jobs are published to; the routing key is the queue's name."""
+        return self.namespace + EXCHANGE
+
+    @property
+    def dead_exchange(self) -> str:
+        """Direct exchange of dead letters."""
+        return self.namespace + DEAD_EXCHANGE
+
+    @property
+    def dead_queue(self) -> str:
+        """Queue or stream where dead letters wait for a person."""
+        return f"{self.namespace}{QUEUE}.dead"
+
+    @property
+    def dropped_queue(self) -> str:
+        """Queue of what the broker itself dead-lettered; it is read at once and its records finished."""
+        return f"{self.namespace}{QUEUE}.dropped"
+
+    def queue(self, model: str, priority: Priority = Priority.INTERACTIVE, shard: int = 0) -> str:
+        """Name of one queue."""
+        name = f"{self.namespace}{QUEUE}"
+        if model != self.default_model:
+            name += f".{model}"
+        if priority is Priority.BULK:
+            name += ".bulk"
+        if self.shards > 1:
+            name += f".{shard}"
+        return name
+
+    def queues(self, *models: str) -> tuple[str, ...]:
+        """Name every queue of the models (of the default one when none is named), interactive before bulk."""
+        return tuple(
+            self.queue(model, priority, shard)
+            for priority in (Priority.INTERACTIVE, Priority.BULK)
+            for model in models or (self.default_model,)
+            for shard in range(self.shards)
+        )
+
+    def queue_arguments(self, limit_jobs: int) -> Mapping[str, str | int]:
+        """Arguments of a work queue on RabbitMQ."""
+        return {
+            "x-queue-type": "quorum",
+            "x-max-length": limit_jobs,
+            "x-overflow": "reject-publish",
+            "x-delivery-limit": DELIVERY_LIMIT,
+            "x-dead-letter-exchange": self.dead_exchange,
+            "x-dead-letter-routing-key": self.dropped_queue,
+            "x-dead-letter-strategy": "at-least-once",
+        }
+
+    @property
+    def dead_arguments(self) -> Mapping[str, str | int]:
+        """Arguments of the queues that keep dead letters on RabbitMQ."""
+        return {
+            "x-queue-type": "quorum",
+            "x-max-length": DEAD_LIMIT,
+            "x-overflow": "drop-head",
+            "x-delivery-limit": DEAD_DELIVERY_LIMIT,
+        }

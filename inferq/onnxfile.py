@@ -1,0 +1,86 @@
+"""Which other files an ONNX file reads its weights from.
+
+A model file may name any path as the place of a tensor's data, so a folder from elsewhere could make the
+engine read files outside it. The names are read here from the protobuf encoding itself: nothing else at run
+time needs the `onnx` package. Only fields that can lead to a tensor are followed, the rest is skipped.
+"""
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+# field number -> kind of message, from onnx.proto (ModelProto, GraphProto, NodeProto, AttributeProto, …)
+_CHILDREN: Final[dict[str, dict[int, str]]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "entry"},
+}
+_DEEPEST: Final = 64
+
+
+def external_files(path: Path) -> frozenset[str]:
+    """Return each location that the file's tensors name, as written; ``ValueError`` if it is no ONNX file."""
+    if path.stat().st_size == 0:
+        raise ValueError("empty")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            return frozenset(_locations(data, 0, len(data), "model", 0))
+        except (IndexError, UnicodeDecodeError) as error:
+            raise ValueError("not a protobuf file") from error
+
+
+def _locations(data: mmap.mmap, start: int, end: int, kind: str, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    children = _CHILDREN[kind]
+    for field, begin, stop in _fields(data, start, end):
+        child = children.get(field)
+        if child == "entry":
+            entry = {number: data[first:last] for number, first, last in _fields(data, begin, stop)}
+            if entry.get(1) == b"location":
+                yield entry.get(2, b"").decode()
+        elif child is not None:
+            yield from _locations(data, begin, stop, child, depth + 1)
+
+
+def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield number, begin and end of each length-delimited field of one message."""
+    at = start
+    while at < end:
+        key, at = _varint(data, at)
+        wire_type = key & 7
+        if wire_type == 0:
+            _, at = _varint(data, at)
+        elif wire_type == 1:
+            at += 8
+        elif wire_type == 2:
+            size, at = _varint(data, at)
+            if at + size > end:
+                raise ValueError("cut short")
+            yield key >> 3, at, at + size
+            at += size
+        elif wire_type == 5:
+            at += 4
+        else:
+            raise ValueError("not a protobuf file")
+    if at != end:
+        raise ValueError("cut short")
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("not a protobuf file")

@@ -1,0 +1,59 @@
+"""What the `__main__` of each service does the same way: settings, logs, signals, exit codes."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+import uvloop
+
+from inferq.commandline import parse_flags
+from inferq.errors import OperatorError
+from inferq.settings import Settings, load, require_servers, unknown
+from inferq.telemetry import configure_logs
+
+Service = Callable[[Settings, asyncio.Event], Awaitable[None]]
+
+
+def run(service: str, description: str, main: Service, argv: Sequence[str] | None = None) -> int:
+    """Run a service until SIGTERM or SIGINT; return the exit code.
+
+    An operator's mistake is one line on standard error and exit code 2.
+    """
+    try:
+        flags = parse_flags(f"python -m {service}", description, sys.argv[1:] if argv is None else argv)
+        settings, _ = load(os.environ, flags)
+        settings = require_servers(settings)
+        configure_logs(service=service, level=settings.log_level, style=settings.log_format)
+        for variable in unknown(os.environ):
+            structlog.get_logger(__name__).warning("settings.unknown", variable=variable)
+        uvloop.run(_until_signal(main, settings))
+    except OperatorError as error:
+        return _refuse(service, error)
+    except BaseExceptionGroup as group:
+        mistakes = group.subgroup(OperatorError)
+        if mistakes is None:
+            raise
+        return _refuse(service, _first(mistakes))
+    return 0
+
+
+async def _until_signal(main: Service, settings: Settings) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await main(settings, stopping)
+
+
+def _refuse(service: str, error: BaseException) -> int:
+    sys.stderr.write(f"{service}: {error}\n")
+    return 2
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,85 @@
+"""Redis clients with this project's deadlines, and its errors in our words.
+
+redis-py is kept from retrying: whoever calls has a deadline, and a transition that was sent once must not be sent
+again behind its back.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+
+from inferq.errors import Unavailable
+from inferq.scripts import Script
+
+# Together with a broker's confirm these stay under the two seconds within which a submit is answered.
+CONNECT_TIMEOUT_S: Final = 0.8
+REPLY_TIMEOUT_S: Final = 0.8
+MAX_CONNECTIONS: Final = 32
+
+
+def connect(
+    url: str, *, max_connections: int = MAX_CONNECTIONS, reply_timeout_s: float | None = REPLY_TIMEOUT_S
+) -> Redis:
+    """Make a client; nothing is sent before the first command. A caller waits for a free connection, never for long."""
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=max_connections,
+        timeout=REPLY_TIMEOUT_S,
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+        socket_timeout=reply_timeout_s,
+        socket_keepalive=True,
+        retry=Retry(NoBackoff(), 0),
+        health_check_interval=0,
+        decode_responses=False,
+        protocol=2,
+    )
+    return Redis.from_pool(pool)
+
+
+@asynccontextmanager
+async def translated(what: str) -> AsyncIterator[None]:
+    """Turn what redis-py and the socket raise into `Unavailable`."""
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+        raise Unavailable(f"Redis did not {what}: {type(error).__name__}") from error
+
+
+async def evaluate(redis: Redis, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+    """Run one script; loads it where Redis does not know it, as after a restart."""
+    try:
+        return await redis.evalsha(script.sha, len(keys), *keys, *args)
+    except NoScriptError:
+        return await redis.eval(script.text, len(keys), *keys, *args)
+
+
+async def evaluate_many(
+    redis: Redis, script: Script, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]
+) -> list[Any]:
+    """Run one script many times in one pipelined write; answers come in the order of the calls.
+
+    A call that Redis refused because it did not know the script was not run, so it alone is sent again.
+    """
+    answers: list[Any] = [None] * len(calls)
+    waiting = list(range(len(calls)))
+    for _ in range(2):
+        pipe = redis.pipeline(transaction=False)
+        for index in waiting:
+            keys, args = calls[index]
+            pipe.evalsha(script.sha, len(keys), *keys, *args)
+        for index, answer in zip(waiting, await pipe.execute(raise_on_error=False), strict=True):
+            answers[index] = answer
+        waiting = [index for index in waiting if isinstance(answers[index], NoScriptError)]
+        if not waiting:
+            break
+        await redis.script_load(script.text)
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers

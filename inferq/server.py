@@ -1,0 +1,115 @@
+"""The HTTP server that ingress and batcher run inside their own event loop, and the answers every server gives."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from inferq.errors import OperatorError
+from inferq.telemetry import METRICS_TYPE, Metrics
+
+Checks = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its signal handlers: the process decides when to stop."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+
+def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
+    """Make a server for an ASGI application; it listens once it is given a socket.
+
+    Slow or endless headers, idle connections and open requests at the end are all bounded.
+    """
+    return Server(
+        uvicorn.Config(
+            app,
+            loop="none",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(graceful_s),
+            backlog=2048,
+            h11_max_incomplete_event_size=16 * 1024,
+        )
+    )
+
+
+def listen(host: str, port: int, *, setting: str) -> socket.socket:
+    """Bind and listen.
+
+    Raises:
+        OperatorError: the address cannot be had; the text names it, the setting and the cure.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise OperatorError(
+            f"cannot listen on {host}:{port} ({error.strerror}): stop what uses it, or set {setting}"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def probe_routes(metrics: Metrics, checks: Checks) -> list[BaseRoute]:
+    """Return `/healthz`, `/readyz` and `/metrics`; ``checks`` names each part with "ok" or what is wrong."""
+
+    async def healthz(_: Request) -> Response:
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def readyz(_: Request) -> Response:
+        status, body = await readiness(checks)
+        return Response(body, status_code=status, media_type="application/json")
+
+    async def exposition(_: Request) -> Response:
+        return Response(metrics.render(), media_type=METRICS_TYPE)
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", exposition)]
+
+
+def probe_app(metrics: Metrics, checks: Checks) -> Starlette:
+    """Make an application that answers the probes alone."""
+    return Starlette(routes=probe_routes(metrics, checks))
+
+
+async def readiness(checks: Checks) -> tuple[int, bytes]:
+    """Return status and body of `/readyz`."""
+    found = checks()
+    results = await found if isinstance(found, Awaitable) else found
+    ready = all(value == "ok" for value in results.values())
+    body = msgspec.json.encode({"status": "ready" if ready else "not_ready", "checks": dict(results)})
+    return (200 if ready else 503), body
+
+
+async def serve_until(server: Server, listener: socket.socket, stopping: asyncio.Event) -> None:
+    """Serve until ``stopping`` is set, then let open requests end, in bounded time."""
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    stop = asyncio.create_task(stopping.wait(), name="http-stop")
+    try:
+        await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+    finally:
+        stop.cancel()

@@ -1,0 +1,322 @@
+"""Every setting: one environment variable each, and the same name as a flag.
+
+Pure: the environment and the flags come in as mappings, and frozen `Settings` or an `OperatorError` of one
+line come out. A flag wins over the variable, the variable over the default. `OPTIONS` is the one table that the
+flags of every process, `inferq config` and the documentation are made from.
+
+To add a setting: a field in `Settings`, and a row in `OPTIONS`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import urlsplit
+
+from inferq.errors import OperatorError
+from inferq.modelspec import parse as parse_model
+from inferq.names import Names
+
+PREFIX = "INFERQ_"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+# What later parts bring. Ignoring them would be worse than refusing: who sets API keys counts on them.
+PLANNED = frozenset(
+    {
+        "INFERQ_SLO_MS",
+        "INFERQ_SESSIONS",
+        "INFERQ_CACHE",
+        "INFERQ_CACHE_SIZE",
+        "INFERQ_ROUTING",
+        "INFERQ_SHARDS",
+        "INFERQ_INGRESSES",
+        "INFERQ_API_KEYS",
+        "INFERQ_ORIGINS",
+        "INFERQ_WEBHOOK_HOSTS",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one process, read once at its start."""
+
+    redis_url: str
+    broker_url: str
+    namespace: str
+    host: str
+    ingress_port: int
+    notifier_port: int
+    batcher_port: int
+    allow_open: bool
+    public_notifier_url: str
+    model: str
+    device: str
+    precision: str
+    batch_policy: str
+    max_batch_size: int
+    max_wait_ms: int
+    max_batch_tokens: int
+    queue_limit: int
+    max_attempts: int
+    engine_timeout_ms: int
+    result_ttl_s: int
+    job_ttl_s: int
+    batchers: int
+    threads: int
+    log_level: str
+    log_format: str
+    cache_dir: str
+
+    @property
+    def names(self) -> Names:
+        """The names of this deployment."""
+        return Names(namespace=self.namespace, default_model=self.model_name)
+
+    @property
+    def model_name(self) -> str:
+        """What records and queues call the model."""
+        return parse_model(self.model).name
+
+    @property
+    def prefetch(self) -> int:
+        """How many jobs a batcher holds unfinished at most."""
+        return 4 * self.max_batch_size
+
+    @property
+    def stream_url(self) -> str:
+        """What a job's `stream_url` begins with."""
+        if self.public_notifier_url:
+            return self.public_notifier_url.rstrip("/")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"ws://{host}:{self.notifier_port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One setting as operators see it; ``parse`` raises ValueError with what is allowed."""
+
+    field: str
+    default: str
+    parse: Callable[[str], Any]
+    unit: str
+    help: str
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return PREFIX + self.field.upper()
+
+    @property
+    def flag(self) -> str:
+        """Its command-line flag."""
+        return "--" + self.field.replace("_", "-")
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError("one of " + ", ".join(allowed))
+        return text
+
+    return parse
+
+
+def _pattern(pattern: str, allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(allowed)
+        return text
+
+    return parse
+
+
+def _url(*schemes: str, words: tuple[str, ...] = ()) -> Callable[[str], str]:
+    allowed = " or ".join([*words, *(f"{scheme}://host:port" for scheme in schemes)])
+
+    def parse(text: str) -> str:
+        if text == "" or text in words:
+            return text
+        try:
+            parts = urlsplit(text)
+            usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError(f"a URL like {allowed}")
+        return text
+
+    return parse
+
+
+def _switch(text: str) -> bool:
+    if text not in {"0", "1"}:
+        raise ValueError("0 or 1")
+    return text == "1"
+
+
+def _model(text: str) -> str:
+    parse_model(text)
+    return text
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(field="redis_url", default="", parse=_url("redis", "rediss"), unit="URL", secret=True,
+           help="job records, results and events; `inferq up` starts an embedded Valkey when it is empty"),
+    Option(field="broker_url", default="", parse=_url("amqp", "amqps", "redis", "rediss", words=("rabbitmq",)),
+           unit="URL", secret=True,
+           help="where jobs queue; empty: the Redis of the records; rabbitmq: a private node, with `inferq up`"),
+    Option(field="namespace", default="", parse=_pattern(r"[A-Za-z0-9_:.\-]{0,64}",
+           "up to 64 letters, digits and _ : . -"), unit="text",
+           help="comes before every Redis key, channel, exchange and queue"),
+    Option(field="host", default="127.0.0.1", parse=_pattern(r"[A-Za-z0-9_:.\-]{1,255}", "a host name or address"),
+           unit="address", help="where the servers listen"),
+    Option(field="ingress_port", default="8080", parse=_integer(1, 65535), unit="port", help="HTTP API"),
+    Option(field="notifier_port", default="8081", parse=_integer(1, 65535), unit="port", help="WebSocket push"),
+    Option(field="batcher_port", default="8082", parse=_integer(1, 65535), unit="port",
+           help="health and metrics of the first batcher; further ones take the next free ports"),
+    Option(field="allow_open", default="0", parse=_switch, unit="0 or 1",
+           help="listen beyond loopback although everybody who reaches the port may use it"),
+    Option(field="public_notifier_url", default="", parse=_url("ws", "wss"), unit="URL",
+           help="what `stream_url` begins with; empty: made from host and port"),
+    Option(field="model", default="builtin", parse=_model, unit="model",
+           help="builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>"),
+    Option(field="device", default="auto", parse=_choice("auto", "cpu", "cuda"), unit="device",
+           help="auto takes CUDA where it works, else the CPU, and says so"),
+    Option(field="precision", default="fp32", parse=_choice("fp32"), unit="type", help="what the model computes in"),
+    Option(field="batch_policy", default="greedy", parse=_choice("fixed", "greedy"), unit="policy",
+           help="fixed waits for a full batch or the end of the window, greedy never waits"),
+    Option(field="max_batch_size", default="16", parse=_integer(1, 1024), unit="jobs",
+           help="most jobs in a batch; a batcher prefetches four times as many"),
+    Option(field="max_wait_ms", default="50", parse=_integer(0, 60_000), unit="ms",
+           help="fixed: how long the window stays open after its oldest job arrived"),
+    Option(field="max_batch_tokens", default="4096", parse=_integer(1, 1_000_000), unit="tokens",
+           help="most tokens in a batch, padding counted; a longer job runs alone"),
+    Option(field="queue_limit", default="10000", parse=_integer(1, 10_000_000), unit="jobs",
+           help="jobs waiting before new ones are refused with 503"),
+    Option(field="max_attempts", default="3", parse=_integer(1, 20), unit="attempts",
+           help="times a job alone may crash or hang the engine before it is dead-lettered"),
+    Option(field="engine_timeout_ms", default="30000", parse=_integer(10, 3_600_000), unit="ms",
+           help="how long one batch may compute before its engine counts as hung"),
+    Option(field="result_ttl_s", default="3600", parse=_integer(1, 31_536_000), unit="s",
+           help="how long a final record is kept"),
+    Option(field="job_ttl_s", default="86400", parse=_integer(1, 31_536_000), unit="s",
+           help="after how long a job that never ended is expired"),
+    Option(field="batchers", default="1", parse=_integer(1, 64), unit="processes", help="batchers under `inferq up`"),
+    Option(field="threads", default="0", parse=_integer(0, 1024), unit="threads",
+           help="threads of ONNX Runtime; 0: this process's share of the cores"),
+    Option(field="log_level", default="info", parse=_choice("debug", "info", "warning", "error"), unit="level",
+           help="what is logged"),
+    Option(field="log_format", default="auto", parse=_choice("auto", "console", "json"), unit="format",
+           help="auto: console on a terminal, JSON lines elsewhere"),
+    Option(field="cache_dir", default="", parse=str, unit="folder",
+           help="where downloaded models are kept; empty: ~/.cache/inferq"),
+)  # fmt: skip  # one row a setting reads as the table that it is
+
+BY_FIELD: Mapping[str, Option] = {option.field: option for option in OPTIONS}
+
+
+def load(
+    environ: Mapping[str, str], flags: Mapping[str, str | None] | None = None
+) -> tuple[Settings, dict[str, str]]:
+    """Read the settings; the second value says of each field whether a flag, the environment or the default set it.
+
+    Raises:
+        OperatorError: a value is not allowed; the text names the variable, the value and what is.
+    """
+    flags = flags or {}
+    for variable in sorted(PLANNED & environ.keys()):
+        raise OperatorError(f"{variable} is not supported by this version: unset it")
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for option in OPTIONS:
+        name = option.variable
+        raw = flags.get(option.field)
+        if raw is not None:
+            name, origin = option.flag, "flag"
+        elif option.variable in environ:
+            raw, origin = environ[option.variable], "environment"
+        else:
+            raw, origin = option.default, "default"
+        try:
+            values[option.field] = option.parse(raw)
+        except ValueError as error:
+            shown = redact(raw) if option.secret else raw
+            raise OperatorError(f"{name}={shown!r} is not allowed: it must be {error}") from None
+        origins[option.field] = origin
+    settings = Settings(**values)
+    _check(settings)
+    return settings, origins
+
+
+def _check(settings: Settings) -> None:
+    if settings.host not in LOOPBACK and not settings.allow_open:
+        raise OperatorError(
+            f"INFERQ_HOST={settings.host!r} would open the service to everybody who reaches it:"
+            " set INFERQ_ALLOW_OPEN=1 if that is meant, or listen on 127.0.0.1"
+        )
+    ports = (settings.ingress_port, settings.notifier_port, settings.batcher_port)
+    if len(set(ports)) != len(ports):
+        raise OperatorError("INFERQ_INGRESS_PORT, INFERQ_NOTIFIER_PORT and INFERQ_BATCHER_PORT must differ")
+
+
+def unknown(environ: Mapping[str, str]) -> list[str]:
+    """Name the INFERQ_ variables that are no settings, to warn of a slip of the pen."""
+    known = {option.variable for option in OPTIONS} | PLANNED
+    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def require_servers(settings: Settings) -> Settings:
+    """Return settings with both URLs filled in, as a single process needs them.
+
+    Raises:
+        OperatorError: there is no Redis URL, or the broker is one that only `inferq up` can start.
+    """
+    if not settings.redis_url:
+        raise OperatorError(
+            "INFERQ_REDIS_URL is not set: name a Redis such as redis://127.0.0.1:6379/0,"
+            " or start everything with `inferq up`"
+        )
+    if settings.broker_url == "rabbitmq":
+        raise OperatorError(
+            "INFERQ_BROKER_URL=rabbitmq starts a private node under `inferq up` only: name an amqp:// URL here"
+        )
+    return with_values(settings, broker_url=settings.broker_url or settings.redis_url)
+
+
+def with_values(settings: Settings, **changes: Any) -> Settings:
+    """Return a copy with some fields replaced."""
+    return Settings(
+        **{field.name: changes.get(field.name, getattr(settings, field.name)) for field in fields(settings)}
+    )
+
+
+def to_environ(settings: Settings) -> dict[str, str]:
+    """Spell settings as environment variables, for a child process."""
+    spelled = {}
+    for option in OPTIONS:
+        value = getattr(settings, option.field)
+        spelled[option.variable] = str(int(value)) if isinstance(value, bool) else str(value)
+    return spelled
+
+
+def redact(url: str) -> str:
+    """Hide the user and password of a URL, and whatever cannot be read as one."""
+    if "://" not in url:
+        return url
+    try:
+        parts = urlsplit(url)
+        if parts.password is None and parts.username is None:
+            return url
+        return parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]).geturl()
+    except ValueError:
+        return url.partition("://")[0] + "://***"

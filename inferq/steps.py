@@ -1,0 +1,130 @@
+"""Steps: the moves of the lifecycle as values, which the store applies one by one or many in one write.
+
+Pure. A step names the move, the job, and the JSON fragments that it sets; `rebuild` carries the job when a record
+that was lost may be made anew from its message.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from inferq.jobs import BatchInfo, ErrorCode, Job, JobError, Move, Result, Status, Timings, isoformat
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a job came from: enough to rebuild its record and to publish it again."""
+
+    job: Job
+    queue: str
+    message: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One move of one job."""
+
+    move: Move
+    job_id: str
+    origin: Origin | None = None
+    fields: Mapping[str, bytes | str] = field(default_factory=dict)
+    ended_ms: float | None = None
+    charge: bool = False
+    history: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """What became of a step: whether it was applied, and the record's state after it.
+
+    ``status`` is None when there is no such record. ``burial_due`` says that the job failed and its dead letter is
+    not known to be kept. ``history`` is the record's list of charged attempts as JSON.
+    """
+
+    applied: bool
+    status: Status | None
+    seq: int
+    attempt: int
+    charges: int
+    burial_due: bool
+    history: bytes
+
+
+def start(origin: Origin) -> Step:
+    """A batcher starts the job."""
+    return Step(move=Move.START, job_id=origin.job.job_id, origin=origin)
+
+
+def finish(origin: Origin, *, result: Result, timings: Timings, batch: BatchInfo, ended_ms: float) -> Step:
+    """The result is known; ``ended_ms`` is when the model was done, in milliseconds since the epoch."""
+    return Step(
+        move=Move.FINISH,
+        job_id=origin.job.job_id,
+        origin=origin,
+        fields={"result": _encode(result), "timings_ms": _timings(timings), "batch": _encode(batch)},
+        ended_ms=ended_ms,
+    )
+
+
+def fail(
+    job_id: str,
+    code: ErrorCode,
+    detail: str,
+    *,
+    origin: Origin | None = None,
+    bury: bool = False,
+    charge: bool = False,
+    history: bytes = b"",
+) -> Step:
+    """The job fails; ``bury`` notes that a dead letter is to follow, so that a crash in between loses none."""
+    fields: dict[str, bytes | str] = {"error": _encode(JobError(code=code, detail=detail))}
+    if bury:
+        fields["dead"] = "due"
+    return Step(move=Move.FAIL, job_id=job_id, origin=origin, fields=fields, charge=charge, history=history)
+
+
+def give_back(job_id: str, *, charge: bool = False, history: bytes = b"") -> Step:
+    """A started job goes back unfinished; ``charge`` counts an attempt against it."""
+    return Step(move=Move.GIVE_BACK, job_id=job_id, charge=charge, history=history)
+
+
+def cancel(job_id: str) -> Step:
+    """The client does not want it any more."""
+    return Step(move=Move.CANCEL, job_id=job_id)
+
+
+def expire(job_id: str) -> Step:
+    """Its deadline has passed, or it never ended within the job TTL."""
+    return Step(move=Move.EXPIRE, job_id=job_id)
+
+
+def charge_entry(*, attempt: int, code: ErrorCode, batcher: str, at_ms: int) -> bytes:
+    """One entry of a record's history: an attempt that was charged to the job."""
+    return _encode({"attempt": attempt, "code": code, "batcher": batcher, "at": isoformat(at_ms)})
+
+
+def birth_fields(origin: Origin, *, due_ms: int) -> Sequence[bytes | str | int]:
+    """The fields of a new record as name, value, name, value."""
+    job = origin.job
+    fields: list[bytes | str | int] = [
+        "model", _encode(job.model),
+        "created_at", f'"{isoformat(job.created_ms)}"',
+        "created_ms", job.created_ms,
+        "due_ms", due_ms,
+        "queue", origin.queue,
+        "message", origin.message,
+    ]  # fmt: skip  # name and value side by side
+    if job.deadline_ms is not None:
+        fields += ["deadline_at", f'"{isoformat(job.deadline_ms)}"']
+    return fields
+
+
+def _timings(timings: Timings) -> str:
+    # Without braces: the script adds what only it knows, `store` and `total`.
+    return (
+        f'"queue_wait":{timings.queue_wait:.3f},"batch_wait":{timings.batch_wait:.3f},'
+        f'"tokenize":{timings.tokenize:.3f},"inference":{timings.inference:.3f}'
+    )

@@ -1,0 +1,104 @@
+"""Logs and metrics of every process.
+
+Logs go to standard error, as JSON lines unless a person reads them. Nothing that a caller sent is ever logged: ids and
+counts are, texts and keys are not.
+
+Metrics carry the prefix `inferq_` and base units. A process registers those that it feeds; the names are the
+contract's.
+"""
+
+import logging
+import sys
+from typing import Final
+
+import structlog
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+METRICS_TYPE: Final = CONTENT_TYPE_LATEST
+
+# From half a millisecond, a fast submit, to a minute, a long queue.
+_SECONDS: Final = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+)  # fmt: skip  # a scale reads in one line
+_SIZES: Final = (1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 256)
+
+
+def configure_logs(*, service: str, level: str, style: str) -> None:
+    """Set up structlog and the standard library's loggers; ``style`` is auto, console or json."""
+    console = style == "console" or (style == "auto" and sys.stderr.isatty())
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer(pad_event_to=28) if console else structlog.processors.JSONRenderer()
+    )
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _named(service),
+    ]
+    structlog.configure(
+        processors=[
+            *shared,
+            structlog.processors.format_exc_info,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # Libraries tell of every retry that we tell of ourselves, and some of message bodies at debug level.
+    for noisy in ("aio_pika", "aiormq", "websockets", "uvicorn", "asyncio", "httpx", "huggingface_hub"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def _named(service: str) -> structlog.types.Processor:
+    def add(
+        _: structlog.types.WrappedLogger, __: str, event: structlog.types.EventDict
+    ) -> structlog.types.EventDict:
+        event["service"] = service
+        return event
+
+    return add
+
+
+class Metrics:
+    """The metrics of one process, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        """Make a counter; Prometheus adds `_total`."""
+        return Counter(f"inferq_{name}", text, labels, registry=self.registry)
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Make a gauge."""
+        return Gauge(f"inferq_{name}", text, labels, registry=self.registry)
+
+    def seconds(self, name: str, text: str, *labels: str) -> Histogram:
+        """Make a histogram of seconds."""
+        return Histogram(f"inferq_{name}_seconds", text, labels, registry=self.registry, buckets=_SECONDS)
+
+    def sizes(self, name: str, text: str, *labels: str) -> Histogram:
+        """Make a histogram of counts."""
+        return Histogram(f"inferq_{name}", text, labels, registry=self.registry, buckets=_SIZES)
+
+    def render(self) -> bytes:
+        """Return the exposition that `/metrics` answers with."""
+        return generate_latest(self.registry)

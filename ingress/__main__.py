@@ -1,0 +1,81 @@
+"""`python -m ingress`: the HTTP API."""
+
+import asyncio
+import os
+import secrets
+import socket
+
+import structlog
+
+from inferq.backoff import Backoff
+from inferq.broker import Broker, make_broker
+from inferq.errors import Unavailable
+from inferq.process import run
+from inferq.redis import connect
+from inferq.server import listen, make_server, serve_until
+from inferq.settings import Settings
+from inferq.store import Store
+from inferq.telemetry import Metrics
+from ingress.app import make_app
+from ingress.infer import InferEndpoint
+from ingress.stats import Stats
+from ingress.sweeper import Sweeper
+
+_log = structlog.get_logger(__name__)
+
+
+async def main(settings: Settings, stopping: asyncio.Event) -> None:
+    """Serve until ``stopping``."""
+    process_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+    metrics = Metrics()
+    redis = connect(settings.redis_url)
+    store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
+    broker = make_broker(settings, store)
+    stats = Stats(broker, store, metrics, process_id=process_id, limit_jobs=settings.queue_limit)
+    infer = InferEndpoint(
+        broker,
+        settings.names,
+        metrics,
+        stream_url=settings.stream_url,
+        retry_after_s=stats.retry_after_s,
+    )
+
+    async def checks() -> dict[str, str]:
+        try:
+            await store.ping()
+        except Unavailable as error:
+            return {"redis": error.detail, "broker": "unknown"}
+        return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+
+    listener = listen(settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT")
+    server = make_server(make_app(infer, store, stats, metrics, checks))
+    async with asyncio.TaskGroup() as tasks:
+        background = [
+            tasks.create_task(_open(broker, stopping)),
+            tasks.create_task(stats.run(lambda: infer.accepted_jobs)),
+            tasks.create_task(Sweeper(store, broker, process_id=process_id).run()),
+        ]
+        _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
+        await serve_until(server, listener, stopping)
+        for task in background:
+            task.cancel()
+    await broker.close()
+    await redis.aclose()
+    _log.info("ingress.stopped")
+
+
+async def _open(broker: Broker, stopping: asyncio.Event) -> None:
+    """Connect the broker, trying until it is there; an operator's mistake ends the process."""
+    backoff = Backoff()
+    while not stopping.is_set():
+        try:
+            await broker.open()
+        except Unavailable as error:
+            _log.warning("ingress.broker_away", error=error.detail)
+            await asyncio.sleep(backoff.next_s())
+        else:
+            return
+
+
+if __name__ == "__main__":
+    raise SystemExit(run("ingress", "inferq's HTTP API: takes jobs, answers 202, shows records.", main))

@@ -1,0 +1,116 @@
+"""What `/v1/stats` shows: the queue, and what the living processes say of themselves."""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from inferq.broker import Broker
+from inferq.errors import Unavailable
+from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, IngressBeat, beat, leave, living
+from inferq.store import Store, wall_ms
+from inferq.telemetry import Metrics
+from ingress.admission import retry_after_s
+
+RATE_OVER_S: Final = 10.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Stats:
+    """Keeps the rates, beats once a second, and renders the whole on request."""
+
+    def __init__(
+        self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str, limit_jobs: int
+    ) -> None:
+        self._broker, self._store, self._id, self._limit_jobs = broker, store, process_id, limit_jobs
+        self._depth_gauge = metrics.gauge("queue_depth", "Jobs that wait")
+        self._dead_gauge = metrics.gauge("dead_letters", "Dead letters")
+        self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
+        self._depth_jobs = 0
+        self._drain_rate = 0.0
+
+    def retry_after_s(self) -> int:
+        """Return when a client that met a full queue should come back."""
+        return retry_after_s(
+            depth_jobs=self._limit_jobs, limit_jobs=self._limit_jobs, drain_rate=self._drain_rate
+        )
+
+    async def run(self, accepted_jobs: Callable[[], int]) -> None:
+        """Beat for ever; cancel to end."""
+        names = self._store.names
+        try:
+            while True:
+                self._seen.append((time.monotonic(), accepted_jobs()))
+                try:
+                    await beat(
+                        self._store.redis,
+                        names.ingresses,
+                        IngressBeat(id=self._id, at_ms=int(wall_ms()), arrival_rate=self._arrival_rate()),
+                    )
+                    beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
+                    self._drain_rate = sum(entry.drain_rate for entry in beats)
+                    self._depth_gauge.set(await self._broker.depth())
+                    self._dead_gauge.set(await self._broker.dead_count())
+                except Unavailable as error:
+                    _log.debug("stats.beat_failed", error=str(error))
+                await asyncio.sleep(EVERY_S)
+        finally:
+            try:
+                await leave(self._store.redis, names.ingresses, self._id)
+            except Unavailable:
+                _log.debug("stats.leave_failed")
+
+    async def render(self) -> bytes:
+        """Return the statistics as JSON; raises `Unavailable`."""
+        now_ms, names, redis = wall_ms(), self._store.names, self._store.redis
+        batchers = await living(redis, names.batchers, BatcherBeat, now_ms)
+        ingresses = await living(redis, names.ingresses, IngressBeat, now_ms)
+        return msgspec.json.encode(
+            {
+                "queue": {
+                    "depth": await self._broker.depth(),
+                    "dead": await self._broker.dead_count(),
+                    "arrival_rate": round(sum(entry.arrival_rate for entry in ingresses), 2),
+                    "drain_rate": round(sum(entry.drain_rate for entry in batchers), 2),
+                },
+                "batchers": [
+                    {
+                        "id": entry.id,
+                        "model": entry.model,
+                        "device": entry.device,
+                        "state": entry.state,
+                        "last_progress_s": round(entry.last_progress_s, 1),
+                    }
+                    for entry in batchers
+                ],
+                "batches": _summed([entry.batches for entry in batchers]),
+                # Both are empty until there is a cache and there are breakers; the shape is stable.
+                "cache": {"hits": 0, "misses": 0},
+                "breakers": [],
+            }
+        )
+
+    def _arrival_rate(self) -> float:
+        (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
+
+
+def _summed(totals: list[BatchTotals]) -> dict[str, Any]:
+    sizes: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for entry in totals:
+        sizes.update(entry.size_histogram)
+        reasons.update(entry.close_reasons)
+    return {
+        "count": sum(entry.count for entry in totals),
+        "jobs": sum(entry.jobs for entry in totals),
+        "size_histogram": dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
+        "close_reasons": dict(sorted(reasons.items())),
+        "tokens": sum(entry.tokens for entry in totals),
+        "padded_tokens": sum(entry.padded_tokens for entry in totals),
+    }

@@ -1,0 +1,27 @@
+"""Helpers for tests: waiting for a condition with a deadline."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+async def eventually(
+    condition: Callable[[], Any | Awaitable[Any]],
+    timeout_s: float = 10.0,
+    *,
+    every_s: float = 0.02,
+    what: str = "",
+) -> Any:
+    """Return the first truthy value of ``condition``; fail with the last value seen after ``timeout_s``."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what or 'condition'} did not hold within {timeout_s} s; last seen: {value!r}")
+        await asyncio.sleep(every_s)
