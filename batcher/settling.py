@@ -2,7 +2,7 @@
 
 Every step is repeated until Redis takes it: its effect is guarded by the record's own state, so a step whose answer
 was lost may come twice. A step that is refused because the record is final already leaves it as it is; its message is
-acked. A refusal for any other reason means that another batcher has the job now, and its message is that one's to settle.
+acked. A refusal for any other reason means that another batcher has the job now: its message is that one's to settle.
 """
 
 import asyncio

@@ -155,9 +155,7 @@ class Worker:
         slot_taken = True  # until a settling task takes it over
         try:
             live = await self._settler.start(items)
-            for item in items:
-                if item not in live:
-                    self._running.pop(item.job_id, None)
+            self._let_go([item for item in items if item not in live])
             if live:
                 done = await self._execute(live, reason)
                 self._settling.create_task(self._settle(done), name="settle")
@@ -173,8 +171,14 @@ class Worker:
         finally:
             self._slots.release()
             for batch in batches:
-                for item in batch.items:
-                    self._running.pop(item.job_id, None)
+                self._let_go(batch.items)
+
+    def _let_go(self, items: Sequence[Item]) -> None:
+        """Be done with items. A delivery that came in the meantime and is not settled begins anew."""
+        for item in items:
+            self._running.pop(item.job_id, None)
+            for delivery in filter(self._settler.consumer.held, item.deliveries):
+                self.deliver(delivery)
 
     async def _execute(self, items: Sequence[Item], reason: CloseReason) -> list[Batch]:
         """Run items, splitting by halves where they fail; return the batches that have results."""
@@ -206,17 +210,16 @@ class Worker:
         return [*first, *await self._execute(items[half:], CloseReason.SPLIT)]
 
     async def _fail_alone(self, item: Item, detail: str) -> None:
-        try:
-            await self._settler.fail(item, ErrorCode.INFERENCE_FAILED, detail)
-        finally:
-            self._running.pop(item.job_id, None)
+        await self._settler.fail(item, ErrorCode.INFERENCE_FAILED, detail)
+        self._let_go([item])
 
     async def _charge(self, item: Item, error: EngineLost) -> None:
         """Count an attempt against a job that took the engine down alone."""
         code = ErrorCode.ENGINE_TIMEOUT if error.hung else ErrorCode.ENGINE_CRASHED
-        again = await self._settler.charge(item, code, str(error))
-        self._running.pop(item.job_id, None)
-        if again:
+        if await self._settler.charge(item, code, str(error)):
+            self._running.pop(item.job_id, None)
             item.suspect = True
             self._window.add(item)
             self._changed.set()
+        else:
+            self._let_go([item])

@@ -158,10 +158,13 @@ def process_identity(pid: int) -> str | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        threads = len(os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return None
     state, start_ticks = fields[0], fields[19]
-    return None if state in ("Z", "X") else f"{boot} {start_ticks}"
+    # The main thread is a zombie before the others have ended, and with them lives every open port.
+    gone = state in ("Z", "X") and threads <= 1
+    return None if gone else f"{boot} {start_ticks}"
 
 
 async def _exit_noticed(pid: int) -> None:

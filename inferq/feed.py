@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable, Undecodable
+from inferq.jobs import FINAL
 from inferq.messages import Event, decode_event
 from inferq.store import Store, decode_record
 
@@ -30,7 +31,9 @@ Watcher = Callable[[Event], None]
 
 
 class Feed:
-    """Delivers the events of watched jobs; at least once, in the order of `seq`, never one that is older.
+    """Delivers the events of watched jobs: at least once, in the order of `seq`.
+
+    A final event is always delivered, even where a record that was lost was rebuilt and counts from 1 again.
 
     ``subscriber`` is a client of its own, without a deadline for replies: a subscription waits for ever by nature.
     """
@@ -38,6 +41,7 @@ class Feed:
     def __init__(self, store: Store, subscriber: Redis) -> None:
         self._store, self._subscriber = store, subscriber
         self._watchers: dict[str, list[Watcher]] = {}
+        self._last_seq: dict[str, int] = {}
         self._ready = asyncio.Event()
 
     @property
@@ -60,6 +64,7 @@ class Feed:
                 watchers.remove(watcher)
             if not watchers:
                 self._watchers.pop(job_id, None)
+                self._last_seq.pop(job_id, None)
 
         return end
 
@@ -120,7 +125,14 @@ class Feed:
         self._deliver(event)
 
     def _deliver(self, event: Event) -> None:
-        for watcher in tuple(self._watchers.get(event.job_id, ())):
+        watchers = self._watchers.get(event.job_id)
+        if not watchers:
+            return
+        # What was announced before a repair may come in after it.
+        if event.seq < self._last_seq.get(event.job_id, 0) and event.status not in FINAL:
+            return
+        self._last_seq[event.job_id] = event.seq
+        for watcher in tuple(watchers):
             watcher(event)
 
 

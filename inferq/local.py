@@ -194,7 +194,8 @@ class LocalPipeline:
         while len(ports) < settings.batchers:
             ports.append(next_free_port(ports[-1] + 1, settings.host, skip=taken))
         return [
-            self._service(f"batcher-{number}", "batcher", settings, port) for number, port in enumerate(ports, start=1)
+            self._service(f"batcher-{number}", "batcher", settings, port)
+            for number, port in enumerate(ports, start=1)
         ]
 
     def _service(self, name: str, module: str, settings: Settings, port: int) -> ServiceChild:

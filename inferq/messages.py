@@ -8,8 +8,9 @@ need not decode it.
 """
 
 import base64
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -19,19 +20,31 @@ from inferq.jobs import ErrorCode, Job, Priority, Status
 VERSION = 1
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True):
-    v: int
-    job_id: str
-    model: str
-    text: str
-    created_ms: int
-    priority: Priority = Priority.INTERACTIVE
-    deadline_ms: int | None = None
+# The end of the year 9999, the last that a record can show.
+LAST_MS: Final = 253_402_300_799_999
+
+# The id becomes part of keys, of events and of JSON put together by hand, so nothing may need escaping there.
+_JobId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.:-]{1,100}\Z")]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=LAST_MS)]
+_Decoded = TypeVar("_Decoded")
 
 
 class _Version(msgspec.Struct):
+    v: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+
+
+class _Id(msgspec.Struct):
+    job_id: _JobId
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
     v: int
-    job_id: str = ""
+    job_id: _JobId
+    model: str
+    text: str
+    created_ms: _Time
+    priority: Priority = Priority.INTERACTIVE
+    deadline_ms: _Time | None = None
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +63,17 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     died_ms: int
     batcher: str
     history: list[dict[str, Any]] = []
-    encoding: str = "utf-8"
+    encoding: Literal["utf-8", "base64"] = "utf-8"
     message: str
 
     @property
     def body(self) -> bytes:
         """The queue message as it was."""
-        return self.message.encode() if self.encoding == "utf-8" else base64.b64decode(self.message)
+        return (
+            self.message.encode()
+            if self.encoding == "utf-8"
+            else base64.b64decode(self.message, validate=True)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,7 +103,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 _encoder = msgspec.json.Encoder()
 _message_decoder = msgspec.json.Decoder(_Message)
 _version_decoder = msgspec.json.Decoder(_Version)
+_id_decoder = msgspec.json.Decoder(_Id)
 _dead_decoder = msgspec.json.Decoder(DeadLetter)
+_EVENT_TYPES = frozenset(f"job.{status}" for status in Status)
+_ENUM_VALUE = re.compile(r"^(Invalid enum value) .*(?= - at `)", re.DOTALL)
 
 
 def encode_job(job: Job) -> bytes:
@@ -110,16 +130,10 @@ def decode_job(body: bytes) -> Job:
     Raises:
         Undecodable: it is no JSON object of this version; the reason names the field, never its content.
     """
-    try:
-        head = _version_decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Undecodable(f"not a queue message: {error}") from None
+    head = _decode(_version_decoder, body, "queue message")
     if head.v != VERSION:
         raise Undecodable(f"version {head.v} of the queue message is not understood, only {VERSION}")
-    try:
-        message = _message_decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Undecodable(f"not a queue message: {error}") from None
+    message = _decode(_message_decoder, body, "queue message")
     return Job(
         job_id=message.job_id,
         model=message.model,
@@ -133,8 +147,8 @@ def decode_job(body: bytes) -> Job:
 def job_id_of(body: bytes) -> str | None:
     """Read the job id out of a message that may be unreadable otherwise; None when there is none."""
     try:
-        return _version_decoder.decode(body).job_id or None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decode(_id_decoder, body, "queue message").job_id
+    except Undecodable:
         return None
 
 
@@ -151,8 +165,9 @@ def dead_letter(
     history: list[dict[str, Any]],
 ) -> DeadLetter:
     """Wrap a queue message as a dead letter."""
+    encoding: Literal["utf-8", "base64"] = "utf-8"
     try:
-        encoding, message = "utf-8", body.decode()
+        message = body.decode()
     except UnicodeDecodeError:
         encoding, message = "base64", base64.b64encode(body).decode()
     return DeadLetter(
@@ -178,14 +193,16 @@ def decode_dead(body: bytes) -> DeadLetter:
     """Decode a dead letter.
 
     Raises:
-        Undecodable: it is none of this version.
+        Undecodable: it is none of this version, or the message in it cannot be had back.
     """
+    head = _decode(_version_decoder, body, "dead letter")
+    if head.v != VERSION:
+        raise Undecodable(f"version {head.v} of the dead letter is not understood, only {VERSION}")
+    letter = _decode(_dead_decoder, body, "dead letter")
     try:
-        letter = _dead_decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Undecodable(f"not a dead letter: {error}") from None
-    if letter.v != VERSION:
-        raise Undecodable(f"version {letter.v} of the dead letter is not understood, only {VERSION}")
+        _ = letter.body
+    except ValueError:
+        raise Undecodable("not a dead letter: its message is no base64") from None
     return letter
 
 
@@ -198,7 +215,7 @@ def decode_event(payload: bytes) -> Event:
     """Decode an event without decoding its record.
 
     Raises:
-        Undecodable: the header line is not one of this version.
+        Undecodable: the header line is not one of this version, or its type is unknown.
     """
     head, _, record = payload.partition(b"\n")
     try:
@@ -208,4 +225,14 @@ def decode_event(payload: bytes) -> Event:
         raise Undecodable("not an event") from None
     if version != str(VERSION):
         raise Undecodable(f"version {version[:20]} of the event is not understood, only {VERSION}")
+    if kind not in _EVENT_TYPES:
+        raise Undecodable("an event of an unknown type")
     return event
+
+
+def _decode(decoder: msgspec.json.Decoder[_Decoded], body: bytes, what: str) -> _Decoded:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # msgspec quotes nothing of a message but an unknown enum value, and that may be anything.
+        raise Undecodable(f"not a {what}: " + _ENUM_VALUE.sub(r"\1", str(error))) from None

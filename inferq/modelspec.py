@@ -98,7 +98,7 @@ def _milliseconds(text: str) -> float:
 
 
 def _folder(text: str) -> ModelSpec:
-    if not text or "\0" in text or ("/" not in text and ":" in text):
+    if not text or "\0" in text or ":" in text.partition("/")[0]:
         raise ValueError(f"allowed: {ALLOWED}")
     return ModelSpec(text=text, kind=ModelKind.FOLDER, name=_checked_name(PurePath(text).name), path=text)
 

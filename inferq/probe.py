@@ -53,7 +53,9 @@ async def ask(host: str, port: int, path: str, *, timeout_s: float = TIMEOUT_S) 
     except TimeoutError:
         return Answer(status=0, reason=f"no answer within {timeout_s:g} s")
     except (OSError, EOFError, ValueError, IndexError) as error:
-        reason = "nothing listens there" if isinstance(error, ConnectionRefusedError) else type(error).__name__
+        reason = (
+            "nothing listens there" if isinstance(error, ConnectionRefusedError) else type(error).__name__
+        )
         return Answer(status=0, reason=reason)
 
 

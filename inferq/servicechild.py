@@ -154,7 +154,11 @@ class ServiceChild:
                 self._news.clear()
                 await asyncio.wait_for(self._news.wait(), _QUIET_S)
         last = self._said[-1] if self._said else "it said nothing"
-        return last if code == 2 and self._said else f"{self.name} ended at its start with {how_it_ended(code)}: {last}"
+        return (
+            last
+            if code == 2 and self._said
+            else f"{self.name} ended at its start with {how_it_ended(code)}: {last}"
+        )
 
 
 def how_it_ended(code: int) -> str:

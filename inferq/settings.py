@@ -9,7 +9,7 @@ To add a setting: a field in `Settings`, and a row in `OPTIONS`.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -295,9 +295,7 @@ def require_servers(settings: Settings) -> Settings:
 
 def with_values(settings: Settings, **changes: Any) -> Settings:
     """Return a copy with some fields replaced."""
-    return Settings(
-        **{field.name: changes.get(field.name, getattr(settings, field.name)) for field in fields(settings)}
-    )
+    return replace(settings, **changes)
 
 
 def to_environ(settings: Settings) -> dict[str, str]:
@@ -310,13 +308,16 @@ def to_environ(settings: Settings) -> dict[str, str]:
 
 
 def redact(url: str) -> str:
-    """Hide the user and password of a URL, and whatever cannot be read as one."""
-    if "://" not in url:
-        return url
-    try:
-        parts = urlsplit(url)
-        if parts.password is None and parts.username is None:
-            return url
-        return parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]).geturl()
-    except ValueError:
-        return url.partition("://")[0] + "://***"
+    """Hide the user, password and query of a URL, and whatever cannot be read as one.
+
+    Made for URLs that are wrong as well, so it does not rely on their parsing: a password with an unquoted slash in it
+    is no part of the host to `urlsplit`.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "***" if "@" in url else url
+    place, question, query = rest.partition("?")
+    if "@" in query or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.\-]*", scheme):
+        return "***"
+    _, at, host = place.rpartition("@")
+    return f"{scheme}://{'***@' if at else ''}{host}{'?***' if question else ''}"

@@ -20,4 +20,5 @@ def retry_after_s(*, depth_jobs: int, limit_jobs: int, drain_rate: float) -> int
         return 1
     if drain_rate <= 0:
         return UNKNOWN_S
-    return max(1, min(MOST_S, math.ceil(surplus_jobs / drain_rate)))
+    # Bounded before it is rounded: what hardly drains takes an infinite time, which no integer holds.
+    return max(1, math.ceil(min(MOST_S, surplus_jobs / drain_rate)))

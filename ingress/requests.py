@@ -1,10 +1,11 @@
 """What a caller may send, and how a body becomes it. Pure.
 
 The types below are the rule; msgspec checks them while it decodes. What it cannot express (white space alone, which
-models there are) is checked after.
+models there are) is checked after. `ALLOWED` says the same rule in words, for the answer to a body that breaks it.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from inferq.errors import FieldError, InvalidRequest, ModelNotFound, Unsupported
 from inferq.jobs import Priority
 
 MAX_TEXT: Final = 2000
+MAX_MODEL: Final = 100
 MAX_DEADLINE_MS: Final = 86_400_000
 MAX_BODY_BYTES: Final = 64 * 1024
 
@@ -21,14 +23,25 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Body of `POST /v1/infer`; ``deadline_ms`` counts from acceptance."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
-    model: Annotated[str, msgspec.Meta(max_length=100)] | None = None
+    model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEADLINE_MS)] | None = None
     priority: Priority = Priority.INTERACTIVE
 
 
+ALLOWED: Final[Mapping[str, str]] = {
+    "text": f"must be a string of 1 to {MAX_TEXT} characters",
+    "model": f"must be a string of up to {MAX_MODEL} characters",
+    "deadline_ms": f"must be a whole number from 1 to {MAX_DEADLINE_MS}",
+    "priority": "must be " + " or ".join(Priority),
+}
+# Whatever the caller wrote comes back cut: an answer must not grow with the fault.
+_LONGEST_NAME: Final = 100
+
 _decoder = msgspec.json.Decoder(InferRequest)
-_AT = re.compile(r"^(?P<detail>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
-_NAMED = re.compile(r"(?:unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+# What msgspec says. A name may hold anything, so these match the whole text or its end, and in this order.
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
+_WRONG = re.compile(r".* - at `\$\.(?P<name>\w+)`", re.DOTALL)
 
 
 def decode(body: bytes) -> InferRequest:
@@ -38,19 +51,15 @@ def decode(body: bytes) -> InferRequest:
         InvalidRequest: it is not JSON, or a field is not what it must be; names the field and the limit.
     """
     if not body:
-        raise InvalidRequest("the body is empty: send a JSON object with a text")
+        raise _refused("", "the body", "is empty: send a JSON object with a text")
     try:
         request = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        detail = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidRequest(f"the body is not JSON: {detail}"[:300]) from None
+        raise _refused("", "the body", f"is not JSON in UTF-8: {error}") from None
     if request.text.isspace():
-        raise InvalidRequest(
-            "text must not be white space alone",
-            errors=[FieldError(pointer="/text", detail="must hold more than white space")],
-        )
+        raise _refused("/text", "text", "must not be white space alone")
     return request
 
 
@@ -74,15 +83,16 @@ def check_headers(content_type: bytes | None, content_encoding: bytes | None) ->
 
 
 def _invalid(message: str) -> InvalidRequest:
-    match = _AT.match(message)
-    detail = match["detail"] if match else message
-    path = (match["path"] if match else None) or ""
-    named = _NAMED.search(detail)
-    if named:
-        path += "." + named["name"]
-    pointer = re.sub(r"\.|\[(\d+|\.\.\.)\]", lambda part: "/" + (part[1] or ""), path)
-    # Whatever the caller wrote comes back cut: an answer must not grow with the fault.
-    detail = detail[:200]
-    return InvalidRequest(
-        f"{pointer[1:100] or 'the body'}: {detail}", errors=[FieldError(pointer=pointer[:100], detail=detail)]
-    )
+    if found := _UNKNOWN.fullmatch(message):
+        name = found["name"][:_LONGEST_NAME]
+        pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+        return _refused(pointer, name, "is no field; there are " + ", ".join(ALLOWED))
+    if found := _MISSING.fullmatch(message):
+        return _refused("/" + found["name"], found["name"], "is missing: it " + ALLOWED[found["name"]])
+    if found := _WRONG.fullmatch(message):
+        return _refused("/" + found["name"], found["name"], ALLOWED[found["name"]])
+    return _refused("", "the body", "must be a JSON object")
+
+
+def _refused(pointer: str, subject: str, detail: str) -> InvalidRequest:
+    return InvalidRequest(f"{subject} {detail}", errors=[FieldError(pointer=pointer, detail=detail)])

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import coverage
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,9 +21,20 @@ def pure_rooms() -> list[str]:
 
 
 def main() -> int:
-    """Return pytest's exit code."""
-    rooms = [f"--cov={room}" for room in pure_rooms()]
-    return int(pytest.main(["tests/unit", "-q", *rooms, "--cov-report=term-missing:skip-covered", "--cov-fail-under=100"]))
+    """Return 0 when the tests pass and leave nothing uncovered."""
+    # Named as files, so that a room which no test imports counts as uncovered instead of not at all.
+    files = [str(ROOT / (room.replace(".", "/") + ".py")) for room in pure_rooms()]
+    measured = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"), data_file=None, include=files)
+    measured.start()
+    failed = pytest.main(["tests/unit", "-q"])
+    measured.stop()
+    if failed:
+        return int(failed)
+    percent = measured.report(morfs=files)
+    if percent < 100:
+        print(f"The unit tests cover {percent:.1f} % of the pure rooms; it must be 100 %.")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

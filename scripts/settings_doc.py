@@ -12,7 +12,8 @@ _HEAD = """# Settings
 
 One environment variable each, and the same name as a flag of every process, of `inferq up` and of `inferq demo`:
 `INFERQ_MAX_BATCH_SIZE=32` or `--max-batch-size 32`. A flag wins over the variable. A bad value stops the start with one
-line that names the variable, the value and what is allowed. `inferq config` prints the settings in force, and where each comes from.
+line that names the variable, the value and what is allowed. `inferq config` prints the settings in force, and where
+each comes from.
 
 | variable | default | unit | meaning |
 |---|---|---|---|

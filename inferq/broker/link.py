@@ -76,12 +76,11 @@ class Link:
 
     async def channel(self, **options: Any) -> AbstractChannel:
         """Open a channel whose end is the connection's end."""
+        # Of this connection alone: a channel may learn of its end when the next connection stands already.
+        lost = self._lost
         channel = await self.connection.channel(**options)
-        channel.close_callbacks.add(self._on_close)
+        channel.close_callbacks.add(lambda *_: lost.set())
         return channel
-
-    def _on_close(self, *_: Any) -> None:
-        self.fail()
 
     async def _connect(self) -> None:
         self._lost = lost = asyncio.Event()
@@ -104,7 +103,7 @@ class Link:
         except OperatorError:
             await self._drop()
             raise
-        except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
+        except (AMQPError, OSError, EOFError, TimeoutError, RuntimeError) as error:
             await self._drop()
             raise Unavailable(f"the broker {redact(self._url)} is away: {type(error).__name__}") from error
 

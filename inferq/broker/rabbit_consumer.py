@@ -5,6 +5,7 @@ it, since quorum queues know no prefetch over several queues. A consumer that th
 deleted, is a lost connection: everything is declared and begun anew.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMe
 from aio_pika.exceptions import AMQPError
 
 from inferq.broker.base import Deliver
-from inferq.broker.link import Link
+from inferq.broker.link import CLOSE_TIMEOUT_S, Link
 from inferq.messages import DeadLetter, Delivery
 
 _log = structlog.get_logger(__name__)
@@ -84,7 +85,8 @@ class RabbitConsumer:
         cancels, self._cancels = self._cancels, []
         for cancel in cancels:
             with suppress(*_GONE):
-                await cancel()
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await cancel()
 
     async def close(self) -> None:
         """Stop and disconnect; the broker puts back what was not settled."""

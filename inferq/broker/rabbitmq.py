@@ -61,6 +61,7 @@ class RabbitBroker:
         self._poller: asyncio.Task[None] | None = None
         self._waiting_jobs = 0
         self._accepted_since = 0
+        self._in_flight = 0
         self._ending: set[asyncio.Task[None]] = set()
 
     @property
@@ -83,18 +84,15 @@ class RabbitBroker:
         """Create the record, publish, await the confirm; raises `QueueFull` or `Unavailable`."""
         if not self.ready:
             raise Unavailable("the broker is away")
-        if self._waiting_jobs + self._accepted_since >= self._limit_jobs:
+        if self._waiting_jobs + self._accepted_since + self._in_flight >= self._limit_jobs:
             raise QueueFull(f"{self._limit_jobs} jobs are waiting already")
-        await self._store.create(origin)
+        self._in_flight += 1
         try:
-            await self._publish(origin.queue, origin.message, origin.job.job_id)
-        except (QueueFull, Unavailable) as error:
-            # Not awaited here: the caller's answer has a deadline of its own.
-            task = asyncio.create_task(self._end_unpublished(origin.job.job_id, error.detail))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-            raise
-        self._accepted_since += 1
+            await self._store.create(origin)
+            await self._publish_or_end(origin)
+            self._accepted_since += 1
+        finally:
+            self._in_flight -= 1
 
     async def consume(
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
@@ -187,17 +185,37 @@ class RabbitBroker:
         self._work, self._dead = await topology.declare(channel, self._names, self._queues, self._limit_jobs)
         self._counter = await link.channel()
 
+    async def _publish_or_end(self, origin: Origin) -> None:
+        """Publish a new job; when that fails, or is given up, end its record."""
+        detail = "the submit was given up"
+        published = False
+        try:
+            await self._publish(origin.queue, origin.message, origin.job.job_id)
+            published = True
+        except (QueueFull, Unavailable) as error:
+            detail = error.detail
+            raise
+        finally:
+            if not published:
+                # Not awaited here: the caller's answer has a deadline of its own.
+                task = asyncio.create_task(self._end_unpublished(origin.job.job_id, detail))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+
     async def _publish(self, queue: str, body: bytes, job_id: str) -> None:
-        async with self._slots:
-            try:
-                await self._send(self._work, queue, body, job_id)
-            except PublishError:
-                # Returned: the queue or its binding vanished. Declare, and try this once more.
+        """Publish within `CONFIRM_S`, waiting for a slot and declaring what vanished included."""
+        try:
+            async with asyncio.timeout(CONFIRM_S), self._slots:
                 try:
+                    await self._send(self._work, queue, body, job_id)
+                except PublishError:
+                    # Returned: the queue or its binding vanished. Declare, and try this once more.
                     await self._mend()
                     await self._send(self._work, queue, body, job_id)
-                except PublishError as error:
-                    raise Unavailable(f"the broker has no queue {queue}") from error
+        except PublishError as error:
+            raise Unavailable(f"the broker has no queue {queue}") from error
+        except TimeoutError as error:
+            raise Unavailable("the broker did not confirm in time") from error
 
     async def _end_unpublished(self, job_id: str, detail: str) -> None:
         """End the record of a job that was refused, so that it does not stay queued."""

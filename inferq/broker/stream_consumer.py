@@ -4,6 +4,9 @@ Three things can go wrong between Redis and us, and each has its remedy here. A 
 entries pending under our name that nobody holds: `_reconcile` looks for them. A stream that vanished has no group:
 it is made again. An ack that was not answered is repeated until it is, since a pending entry of a living consumer is
 nobody else's to take.
+
+One task takes entries in, whether new, taken over or found again, so that the prefetch is kept to the entry; another
+renews the lease and does nothing else, so that no slow command can cost it.
 """
 
 import asyncio
@@ -25,7 +28,11 @@ from inferq.redis import evaluate, translated
 from inferq.scripts import BURY
 
 BLOCK_MS: Final = 1_000
-RECONCILE_EVERY: Final = 5  # leases; so about five seconds
+# While there is room for fewer entries than there are streams, some of them are not waited on.
+SHORT_BLOCK_MS: Final = 50
+RECONCILE_EVERY: Final = 5  # looks; so about five seconds
+# After Redis was away nobody's lease says anything, until all who live have renewed theirs.
+GRACE_S: Final = 3.0
 # An ack is tried this long: past it the process is stopping, or Redis is gone for good.
 SETTLE_S: Final = 3_600.0
 _AWAY: Final = (RedisError, OSError, TimeoutError)
@@ -55,6 +62,9 @@ class StreamConsumer:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self._ready = False
+        self._looks = 0
+        self._next_look_s = 0.0
+        self._claims_from_s = 0.0
 
     @property
     def ready(self) -> bool:
@@ -139,7 +149,8 @@ class StreamConsumer:
                 await self._reconcile()
                 while True:
                     await self._room.wait()
-                    if not await self._read_in_order():
+                    await self._look_around()
+                    if self._free and not await self._read_in_order():
                         await self._read_or_wait()
                     if not self._ready:
                         _log.info("streams.reading", queues=list(self._queues))
@@ -156,53 +167,67 @@ class StreamConsumer:
         """Make groups that vanished with their streams."""
         try:
             for queue in self._queues:
-                await self._redis.xgroup_create(queue, GROUP, id="0", mkstream=True)
-        except ResponseError:
-            pass  # It is there, or cannot be made now; the next read tells.
+                await ensure_group(self._redis, queue)
         except _AWAY:
-            pass
+            pass  # They cannot be made now; the next read tells.
+
+    async def _look_around(self) -> None:
+        """Every `RENEW_S`, take over from the dead and look for what was lost on its way to us."""
+        now = asyncio.get_running_loop().time()
+        if now < self._next_look_s:
+            return
+        self._next_look_s = now + leases.RENEW_S
+        self._looks += 1
+        if now >= self._claims_from_s:
+            for queue in self._queues:
+                entries = await leases.claim(self._redis, self._names, queue, self._name, self._free)
+                self._add(queue, entries, redelivered=True)
+        if self._looks % RECONCILE_EVERY == 0:
+            await self._reconcile()
 
     async def _read_in_order(self) -> bool:
         """Take what lies ready, earlier named streams first."""
         taken = False
         for queue in self._queues:
-            room = self._prefetch - len(self._held)
-            if room <= 0:
+            if not self._free:
                 break
-            rows = await self._reader.xreadgroup(GROUP, self._name, {queue: ">"}, count=room)
+            rows = await self._reader.xreadgroup(GROUP, self._name, {queue: ">"}, count=self._free)
             taken = self._take(rows) or taken
         return taken
 
     async def _read_or_wait(self) -> None:
         # One of each: a read of several streams counts per stream, and the next round takes the rest in order.
+        queues = self._queues[: self._free]
+        block_ms = BLOCK_MS if len(queues) == len(self._queues) else SHORT_BLOCK_MS
         rows = await self._reader.xreadgroup(
-            GROUP, self._name, dict.fromkeys(self._queues, ">"), count=1, block=BLOCK_MS
+            GROUP, self._name, dict.fromkeys(queues, ">"), count=1, block=block_ms
         )
         self._take(rows)
 
     async def _live(self) -> None:
-        """Renew the lease, take over from the dead, and look for what was lost on its way to us."""
-        beats = 0
+        """Renew the lease."""
         while True:
             await asyncio.sleep(leases.RENEW_S)
-            beats += 1
             try:
                 await leases.renew(self._redis, self._names, self._name)
-                if not self._stopping:
-                    for queue in self._queues:
-                        room = max(0, self._prefetch - len(self._held))
-                        entries = await leases.claim(self._redis, self._names, queue, self._name, room)
-                        self._add(queue, entries, redelivered=True)
-                    if beats % RECONCILE_EVERY == 0:
-                        await self._reconcile()
             except _AWAY as error:
+                self._claims_from_s = asyncio.get_running_loop().time() + GRACE_S
                 _log.debug("streams.lease_failed", error=type(error).__name__)
 
     async def _reconcile(self) -> None:
         """Deliver what is pending under our name and in nobody's hands."""
         for queue in self._queues:
-            rows = await self._redis.xreadgroup(GROUP, self._name, {queue: "0"}, count=self._prefetch)
+            rows: Any = await self._redis.xreadgroup(GROUP, self._name, {queue: "0"}, count=self._prefetch)
             self._take(rows, redelivered=True)
+            # Pending without an entry: there is nothing to run; its record is the sweeper's to end.
+            deleted = [entry_id for _, entries in rows or () for entry_id, fields in entries if not fields]
+            if deleted:
+                await self._redis.xack(queue, GROUP, *deleted)
+
+    @property
+    def _free(self) -> int:
+        """How many more entries may be out."""
+        return max(0, self._prefetch - len(self._held))
 
     def _take(self, rows: Any, *, redelivered: bool = False) -> bool:
         taken = False
@@ -214,23 +239,33 @@ class StreamConsumer:
         taken = False
         for entry_id, fields in entries:
             key = (queue, entry_id)
-            if key in self._held:
+            # What there is no room for stays pending under our name, and is found again.
+            if key in self._held or not fields or not self._free:
                 continue
-            # A deleted entry in our history has no fields; it is acked like any message that cannot be read.
-            body = fields.get(b"m", b"") if fields else b""
-            delivery = Delivery(queue=queue, body=body, redelivered=redelivered, token=entry_id)
+            delivery = Delivery(
+                queue=queue, body=fields.get(b"m", b""), redelivered=redelivered, token=entry_id
+            )
             self._held[key] = delivery
             self._deliver(delivery)
             taken = True
-        if len(self._held) >= self._prefetch:
+        if not self._free:
             self._room.clear()
         return taken
 
     def _forget(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
             self._held.pop((delivery.queue, delivery.token), None)
-        if len(self._held) < self._prefetch:
+        if self._free:
             self._room.set()
+
+
+async def ensure_group(redis: Redis, stream: str) -> None:
+    """Make a stream and its consumer group where they are missing."""
+    try:
+        await redis.xgroup_create(stream, GROUP, id="0", mkstream=True)
+    except ResponseError as error:
+        if "BUSYGROUP" not in str(error):
+            raise
 
 
 def _by_queue(deliveries: Iterable[Delivery]) -> dict[str, list[bytes]]:

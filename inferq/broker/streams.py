@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from inferq.broker.base import DeadEntry, Deliver
-from inferq.broker.stream_consumer import StreamConsumer
+from inferq.broker.stream_consumer import StreamConsumer, ensure_group
 from inferq.errors import QueueFull, Unavailable, Undecodable
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, decode_dead
@@ -30,7 +29,7 @@ class StreamsBroker:
     """Implements `inferq.broker.base.Broker` on the Redis of the records, or on another one.
 
     When the queue's Redis is not that of the records, record and entry cannot be one step; such a deployment is
-    refused by `inferq.broker.open_broker`.
+    refused by `inferq.broker.make_broker`.
     """
 
     def __init__(self, url: str, store: Store, queues: Sequence[str], *, limit_jobs: int) -> None:
@@ -156,12 +155,3 @@ class StreamsBroker:
             async with translated("take the change"):
                 await self._redis.xdel(self._names.dead_queue, *(entry.key for entry in chosen))
         return [entry.letter for entry in chosen]
-
-
-async def ensure_group(redis: Redis, stream: str) -> None:
-    """Make a stream and its consumer group where they are missing."""
-    try:
-        await redis.xgroup_create(stream, GROUP, id="0", mkstream=True)
-    except ResponseError as error:
-        if "BUSYGROUP" not in str(error):
-            raise

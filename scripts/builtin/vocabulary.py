@@ -1,8 +1,9 @@
 """Cuts a WordPiece vocabulary to size without making any character unreadable.
 
-Kept, in this order: the special tokens; every piece of one character (`x` and `##x`); the pieces that the training texts use at least
-twice; the rest in the order of the original vocabulary, which lists common English first. A word whose piece was dropped is
-spelt with shorter pieces, in the worst case with single characters, so what the original could read stays readable.
+Kept, in this order: special tokens; every piece of one character (`x` and `##x`); the pieces that the training texts
+use at least twice; the rest in the order of the original vocabulary, which lists common English first. A word whose
+piece was dropped is spelt with shorter pieces, in the worst case with single characters, so what the original could
+read stays readable.
 """
 
 import json

@@ -1,0 +1,5 @@
+"""`python -m inferq` is `inferq`."""
+
+from inferq.cli.app import main
+
+main()

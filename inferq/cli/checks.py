@@ -1,0 +1,206 @@
+"""What `inferq doctor` looks at, each check by itself: what was found, and the cure where something is wrong."""
+
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from inferq.cli.deployment import Deployment, find
+from inferq.errors import InferqError, OperatorError
+from inferq.probe import ask, reachable
+from inferq.runfile import RunningService
+from inferq.settings import Settings, redact, require_servers, unknown
+
+MIN_PYTHON: Final = (3, 11)
+SAMPLE: Final = "everything works as it should"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at; ``cure`` says what to do where it is wrong."""
+
+    name: str
+    ok: bool
+    detail: str
+    cure: str = ""
+
+
+class Wrong(Exception):
+    """Something is not as it must be."""
+
+    def __init__(self, detail: str, cure: str) -> None:
+        super().__init__(detail)
+        self.detail, self.cure = detail, cure
+
+
+async def examine(state_dir: Path | None, url: str | None) -> AsyncIterator[Finding]:
+    """Yield findings one by one; a check whose ground is missing is left out."""
+    yield await _checked("python", _python)
+    try:
+        deployment = find(state_dir)
+    except OperatorError as error:
+        yield Finding(name="settings", ok=False, detail=str(error), cure="correct the variable")
+        return
+    settings = deployment.settings
+    yield await _checked("settings", lambda: _settings(deployment))
+    for service in _services(deployment):
+        yield await _checked(service.name, lambda service=service: _service(service))  # type: ignore[misc]  # binds now
+    try:
+        settings = require_servers(settings)
+    except OperatorError as error:
+        yield Finding(name="redis", ok=False, detail="no Redis is named", cure=str(error))
+    else:
+        yield await _checked("redis", lambda: _redis(settings))
+        yield await _checked("broker", lambda: _broker(settings))
+    yield await _checked("model", lambda: _model(settings))
+    yield await _checked("device", lambda: _device(settings))
+    yield await _checked("one job", lambda: _one_job(url or deployment.api_url))
+
+
+async def _checked(name: str, check: Callable[[], Awaitable[str]]) -> Finding:
+    try:
+        return Finding(name=name, ok=True, detail=await check())
+    except Wrong as wrong:
+        return Finding(name=name, ok=False, detail=wrong.detail, cure=wrong.cure)
+    except InferqError as error:
+        return Finding(name=name, ok=False, detail=str(error))
+
+
+async def _python() -> str:
+    version = platform.python_version()
+    if sys.version_info[:2] < MIN_PYTHON:
+        raise Wrong(f"Python {version}", f"use Python {'.'.join(map(str, MIN_PYTHON))} or newer")
+    return f"Python {version} on {platform.system()} {platform.machine()}"
+
+
+async def _settings(deployment: Deployment) -> str:
+    if strangers := unknown(os.environ):
+        raise Wrong(
+            f"{', '.join(strangers)} is no setting", "see `inferq config` for those that are, and unset it"
+        )
+    running = deployment.running
+    return "those of the environment" if running is None else f"those of `inferq up`, process {running.pid}"
+
+
+def _services(deployment: Deployment) -> list[RunningService]:
+    if deployment.running is not None:
+        return deployment.running.services
+    settings = deployment.settings
+    ports = {
+        "ingress": settings.ingress_port,
+        "notifier": settings.notifier_port,
+        "batcher": settings.batcher_port,
+    }
+    host = reachable(settings.host)
+    return [RunningService(name=name, host=host, port=port) for name, port in ports.items()]
+
+
+async def _service(service: RunningService) -> str:
+    place = f"{service.host}:{service.port}"
+    alive = await ask(service.host, service.port, "/healthz")
+    if not alive.ok:
+        kind = service.name.partition("-")[0]
+        cure = f"start it (`inferq up`, or `python -m {kind}`), or set INFERQ_{kind.upper()}_PORT to where it listens"
+        raise Wrong(f"{place}: {alive.complaint}", cure)
+    ready = await ask(service.host, service.port, "/readyz")
+    if not ready.ok:
+        raise Wrong(
+            f"{place} lives but is not ready: {ready.complaint}",
+            "mend what is named there; it recovers by itself",
+        )
+    return f"{place} is ready"
+
+
+async def _redis(settings: Settings) -> str:
+    from inferq.redis import connect, translated
+
+    place = redact(settings.redis_url)
+    redis = connect(settings.redis_url, max_connections=1)
+    try:
+        async with translated("answer"):
+            info: dict[str, Any] = await redis.info()
+    except InferqError as error:
+        raise Wrong(f"{place}: {error}", "start that Redis, or correct INFERQ_REDIS_URL") from error
+    finally:
+        await redis.aclose()
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and int(info.get("maxmemory", 0)) > 0:
+        raise Wrong(f"{place} may evict records ({policy})", "set maxmemory-policy to noeviction there")
+    if not int(info.get("aof_enabled", 0)):
+        raise Wrong(
+            f"{place} keeps no append-only file, so a crash loses accepted jobs",
+            "set appendonly to yes there",
+        )
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    version = info.get("valkey_version") or info.get("redis_version")
+    return f"{place}: {name} {version}, durable, evicts nothing"
+
+
+async def _broker(settings: Settings) -> str:
+    from inferq.cli.servers import open_broker
+
+    place = redact(settings.broker_url)
+    try:
+        async with open_broker(settings) as broker:
+            depth, dead = await broker.depth(), await broker.dead_count()
+    except OperatorError:
+        raise
+    except InferqError as error:
+        raise Wrong(f"{place}: {error}", "start that broker, or correct INFERQ_BROKER_URL") from error
+    hint = "; see `inferq dead list`" if dead else ""
+    return f"{place}: {depth} jobs wait, {dead} dead letters{hint}"
+
+
+async def _model(settings: Settings) -> str:
+    from inferq.modelfolder import digest, resolve
+    from inferq.modelspec import ModelKind, parse
+
+    spec = parse(settings.model)
+    cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
+    if spec.kind is ModelKind.HUB:
+        from inferq import hub
+
+        commits = [model.commit for model in hub.cached(cache_dir) if model.repo == spec.repo]
+        if not commits:
+            raise Wrong(f"{spec.text} is not downloaded", f"run: inferq model pull {spec.text}")
+        return f"{spec.text} is in the cache (commit {', '.join(commits)})"
+    folder = resolve(spec, cache_dir=cache_dir)
+    if folder is None:
+        return f"{spec.text} needs no files"
+    return f"{spec.text}: {folder.path}, sha256 {digest(folder.path)[:12]}"
+
+
+async def _device(settings: Settings) -> str:
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise Wrong("onnxruntime is not installed", "install inferq[cpu], or inferq[gpu] for CUDA")
+    import onnxruntime
+
+    cuda = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+    if settings.device == "cuda" and not cuda:
+        raise Wrong(
+            f"onnxruntime {onnxruntime.__version__} knows no CUDA",
+            "install inferq[gpu], or set INFERQ_DEVICE=auto",
+        )
+    used = "CUDA where it works, else the CPU" if cuda and settings.device != "cpu" else "the CPU"
+    return f"onnxruntime {onnxruntime.__version__} uses {used}"
+
+
+async def _one_job(url: str) -> str:
+    from inferq.cli.api import open_api
+
+    async with open_api(url, patience_s=5.0, follow_s=30.0) as api:
+        await api.check()
+        outcome = await api.run(SAMPLE)
+    record = outcome.record
+    if outcome.refusal is not None:
+        raise Wrong(
+            f"{url}: {outcome.refusal}", "mend what is wrong above; with nothing wrong there, see the logs"
+        )
+    if record is None or record.result is None:
+        error = record.error.detail if record and record.error else "no result"
+        raise Wrong(f"{url}: the job ended without a result: {error}", "see the batcher's log")
+    return f"{record.result['label']} after {outcome.result_ms:.0f} ms, submitted at {url}"

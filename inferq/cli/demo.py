@@ -1,0 +1,159 @@
+"""`inferq demo`: the pipeline on free ports, sample sentences through it, and where their time went."""
+
+import asyncio
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from inferq.cli.flags import with_settings
+from inferq.cli.running import INTERRUPTED, for_eyes, prepare_model, run_with
+from inferq.cli.terminal import notices, output, printable, row, run, table
+from inferq.errors import OperatorError
+from inferq.local import LocalPipeline
+from inferq.settings import Settings, load, with_values
+
+if TYPE_CHECKING:
+    from inferq.cli.api import Outcome
+
+SENTENCES: Final = (
+    "I loved every minute of it",
+    "the food was cold and the waiter was rude",
+    "easy to use, looks great, and the battery lasts for days",
+    "a complete waste of money",
+    "She was kind, helpful and very friendly",
+    "it broke after two days and support never answered",
+    "the acting is superb, the music moved me, and I left the cinema with a smile",
+    "boring, slow and far too long",
+)
+_KEPT_LINES: Final = 60
+_SENTENCE_WIDTH: Final = 40
+
+
+@with_settings
+def demo(flags: dict[str, str]) -> None:
+    """Start the pipeline on free ports, send sample sentences, show what became of each, stop.
+
+    Nothing of it stays: its data lies in a temporary folder.
+    """
+    settings, _ = load(os.environ, flags)
+    settings = with_values(settings, log_format=for_eyes(settings))
+    raise typer.Exit(run(_demo(settings)))
+
+
+async def _demo(settings: Settings) -> int:
+    lines: deque[str] = deque(maxlen=_KEPT_LINES)
+    console = notices()
+    # On a server that others use, jobs of theirs must not reach our batchers, nor ours theirs.
+    borrowed = not settings.namespace and (settings.redis_url or settings.broker_url not in {"", "rabbitmq"})
+    if borrowed:
+        settings = with_values(settings, namespace=f"demo-{secrets.token_hex(4)}-")
+    with (
+        tempfile.TemporaryDirectory(prefix="inferq-demo-", ignore_cleanup_errors=True) as folder,
+        console.status("starting") as status,
+    ):
+
+        def say(text: str) -> None:
+            status.update(printable(text))
+            lines.append(f"inferq | {text}")
+            if not console.is_terminal:
+                console.print(text)
+
+        begun = time.monotonic()
+        await prepare_model(settings, say)
+        pipeline = LocalPipeline(
+            settings,
+            state_dir=Path(folder),
+            ports_auto=True,
+            say=say,
+            on_line=lambda name, line: lines.append(f"{name} | {line}"),
+        )
+
+        started = False
+
+        async def work() -> int:
+            nonlocal started
+            started = True
+            say(f"the pipeline is up after {time.monotonic() - begun:.1f} s")
+            code = await _send(pipeline.urls.api, say)
+            say("stopping")
+            return code
+
+        try:
+            code = await run_with(pipeline, work, say=say)
+            if borrowed and started:
+                from inferq.cli.leftovers import remove_namespace
+
+                # An embedded Valkey is gone by now, and its keys with it.
+                await remove_namespace(with_values(pipeline.settings, redis_url=settings.redis_url), say)
+        except OperatorError:
+            _show(lines)
+            raise
+    if code is None:
+        return INTERRUPTED
+    if code != 0:
+        _show(lines)
+    return code
+
+
+async def _send(url: str, say: Callable[[str], None]) -> int:
+    from inferq.cli.api import open_api
+
+    say(f"sending {len(SENTENCES)} sentences at once")
+    async with open_api(url) as api:
+        # Connections first, so that the times are those of submits.
+        async with asyncio.TaskGroup() as group:
+            for _ in SENTENCES:
+                group.create_task(api.check())
+        begun = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(api.run(text)) for text in SENTENCES]
+        seconds = time.perf_counter() - begun
+    outcomes = [task.result() for task in tasks]
+    _print_table(outcomes)
+    done = sum(outcome.done for outcome in outcomes)
+    batches = {outcome.record.batch.id for outcome in outcomes if outcome.record and outcome.record.batch}
+    models = {outcome.record.model for outcome in outcomes if outcome.record}
+    output().print(
+        f"{done} of {len(outcomes)} done in {seconds * 1000:.0f} ms,"
+        f" {len(batches)} {'batch' if len(batches) == 1 else 'batches'}, model {', '.join(sorted(models)) or 'none'}"
+    )
+    return 0 if done == len(outcomes) else 1
+
+
+def _print_table(outcomes: "list[Outcome]") -> None:
+    numbers = ("score", "to 202 ms", "to result ms", "batch", "queue wait ms", "inference ms")
+    made = table("sentence", "label", *numbers, right=numbers)
+    for outcome in outcomes:
+        sentence = printable(outcome.text, _SENTENCE_WIDTH)
+        record = outcome.record
+        if record is None or record.result is None:
+            why = outcome.refusal or (
+                record.error.code if record and record.error else record and record.status
+            )
+            row(made, sentence, f"{why}", *[""] * len(numbers))
+            continue
+        timings, batch = record.timings_ms, record.batch
+        row(
+            made,
+            sentence,
+            record.result["label"],
+            f"{record.result['score']:.4f}",
+            f"{outcome.accepted_ms:.1f}",
+            f"{outcome.result_ms:.1f}",
+            batch.size if batch else "",
+            f"{timings.queue_wait:.1f}" if timings else "",
+            f"{timings.inference:.1f}" if timings else "",
+        )
+    output().print(made)
+
+
+def _show(lines: deque[str]) -> None:
+    sys.stderr.write("".join(f"{line}\n" for line in ["what the pipeline said last:", *lines]))

@@ -1,0 +1,72 @@
+"""Which deployment a command speaks to: the one that the environment names, else the `inferq up` that runs here."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from inferq import runfile
+from inferq.errors import OperatorError
+from inferq.probe import reachable
+from inferq.settings import Settings, load, require_servers
+
+# With one of these in the environment, the operator means a deployment of his own.
+_NAMING = ("INFERQ_REDIS_URL", "INFERQ_BROKER_URL")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Settings, and the `inferq up` that they come from, if any."""
+
+    settings: Settings
+    running: runfile.RunFile | None
+
+    @property
+    def api_url(self) -> str:
+        """Where the HTTP API is."""
+        host = reachable(self.settings.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.settings.ingress_port}"
+
+
+def find(state_dir: Path | None, environ: Mapping[str, str] | None = None) -> Deployment:
+    """Return the deployment that the environment names, else the one that runs on this machine, else the defaults.
+
+    Raises:
+        OperatorError: a setting in the environment is not allowed.
+    """
+    environ = os.environ if environ is None else environ
+    running = runfile.read(state_dir or runfile.default_state_dir())
+    if running is None or any(environ.get(name) for name in _NAMING):
+        settings, _ = load(environ)
+        return Deployment(settings=settings, running=None)
+    settings, _ = load({**environ, **running.environ})
+    return Deployment(settings=settings, running=running)
+
+
+def find_servers(state_dir: Path | None) -> Settings:
+    """Return settings with the URLs of Redis and broker.
+
+    Raises:
+        OperatorError: neither the environment nor a running `inferq up` names them.
+    """
+    deployment = find(state_dir)
+    if deployment.running is None and not deployment.settings.redis_url:
+        folder = state_dir or runfile.default_state_dir()
+        raise OperatorError(
+            f"no `inferq up` runs with the state folder {folder} and INFERQ_REDIS_URL is not set:"
+            " start one, name its folder with --state, or name the servers"
+        )
+    return require_servers(deployment.settings)
+
+
+def api_url(url: str | None, state_dir: Path | None, environ: Mapping[str, str] | None = None) -> str:
+    """Return the HTTP API's address: as given, else the port that the environment sets, else that of `inferq up`."""
+    if url is not None:
+        if not url.startswith(("http://", "https://")):
+            raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
+        return url.rstrip("/")
+    environ = os.environ if environ is None else environ
+    if "INFERQ_INGRESS_PORT" in environ:
+        settings, _ = load(environ)
+        return Deployment(settings=settings, running=None).api_url
+    return find(state_dir, environ).api_url

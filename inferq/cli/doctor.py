@@ -1,0 +1,34 @@
+"""`inferq doctor`: what is wrong, and the cure."""
+
+from pathlib import Path
+
+import typer
+
+from inferq.cli.flags import State, Url
+from inferq.cli.terminal import notices, printable, run
+from inferq.errors import OperatorError
+
+
+def doctor(url: Url = None, state: State = None) -> None:
+    """Check Python, settings, processes, Redis, broker, model, device and one job; exit 1 when something is wrong."""
+    raise typer.Exit(run(_doctor(state, url)))
+
+
+async def _doctor(state_dir: Path | None, url: str | None) -> int:
+    from inferq.cli.checks import examine
+
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
+    wrong = 0
+    with notices().status("examining") as status:
+        async for finding in examine(state_dir, url):
+            status.update(f"after {finding.name}")
+            word, colour = ("ok", typer.colors.GREEN) if finding.ok else ("wrong", typer.colors.RED)
+            typer.echo(
+                f"{typer.style(f'{word:<6}', fg=colour)} {finding.name:<10} {printable(finding.detail)}"
+            )
+            if finding.cure:
+                typer.echo(f"       {'':<10} cure: {printable(finding.cure)}")
+            wrong += not finding.ok
+    typer.echo(f"{wrong} wrong" if wrong else "everything is well")
+    return 1 if wrong else 0

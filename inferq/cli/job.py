@@ -1,0 +1,73 @@
+"""`inferq job`: one record."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from inferq.cli.deployment import api_url
+from inferq.cli.flags import Json, State, Url
+from inferq.cli.terminal import output, row, run, table
+from inferq.jobs import JobRecord
+
+
+def job(
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    url: Url = None,
+    json: Json = False,
+    state: State = None,
+) -> None:
+    """Show a job: its status, result and where its time went."""
+    raise typer.Exit(run(_job(api_url(url, state), job_id, as_json=json)))
+
+
+async def _job(url: str, job_id: str, *, as_json: bool) -> int:
+    from inferq.cli.api import decode, open_api
+
+    # The id becomes part of a path.
+    if not job_id.isascii() or not job_id.isalnum():
+        typer.echo(f"inferq: {job_id!r} is no job id", err=True)
+        return 1
+    async with open_api(url) as api:
+        raw = await api.read(job_id)
+    if as_json:
+        typer.echo(raw.decode())
+    else:
+        _print(decode(raw))
+    return 0
+
+
+def _print(record: JobRecord) -> None:
+    made = table("", "")
+    made.show_header = False
+    row(made, "job", record.job_id)
+    row(made, "status", record.status)
+    row(made, "model", record.model)
+    if record.result is not None:
+        row(made, "label", f"{record.result['label']} ({record.result['score']:.4f})")
+        scores = record.result.get("scores", {})
+        row(made, "scores", ", ".join(f"{label} {score:.4f}" for label, score in scores.items()))
+        row(made, "truncated", "yes" if record.result.get("truncated") else "no")
+    if record.error is not None:
+        row(made, "error", f"{record.error.code}: {record.error.detail}")
+    row(made, "attempt", record.attempt)
+    row(made, "changes", record.seq)
+    for name in ("created_at", "started_at", "finished_at", "deadline_at"):
+        when: datetime | None = getattr(record, name)
+        if when is not None:
+            row(made, name.replace("_at", ""), f"{when:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC")
+    if (timings := record.timings_ms) is not None:
+        names = ("queue_wait", "batch_wait", "tokenize", "inference", "store", "total")
+        row(
+            made,
+            "time (ms)",
+            ", ".join(f"{name.replace('_', ' ')} {getattr(timings, name):.1f}" for name in names),
+        )
+    if (batch := record.batch) is not None:
+        row(
+            made,
+            "batch",
+            f"{batch.size} jobs, {batch.tokens} of {batch.padded_tokens} tokens, closed: {batch.close_reason}",
+        )
+        row(made, "batcher", batch.batcher)
+    output().print(made)

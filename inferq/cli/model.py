@@ -1,0 +1,150 @@
+"""`inferq model`: which models are here, and how to get more."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from inferq.cli.flags import Json, with_settings
+from inferq.cli.terminal import notices, output, printable, row, table
+from inferq.errors import OperatorError
+from inferq.modelfolder import Progress, builtin_path, digest
+from inferq.modelspec import ModelSpec, parse
+from inferq.servicechild import service_argv
+from inferq.settings import load
+
+Which = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="which model (default: INFERQ_MODEL)")]
+
+app = typer.Typer(help="Models: list, download, make, check.", no_args_is_help=True)
+
+_DIGEST_SHOWN = 12
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on this machine."""
+
+    model: str
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@app.command(name="list")
+def list_models(json: Json = False) -> None:
+    """List the models on this machine: the built-in one and those downloaded from the hub."""
+    settings, _ = load(os.environ)
+    from inferq import hub
+
+    builtin = builtin_path()
+    found = [_entry("builtin", builtin)]
+    found += [
+        _entry(f"hub:{cached.repo}@{cached.commit}", cached.path)
+        for cached in hub.cached(Path(settings.cache_dir) if settings.cache_dir else None)
+    ]
+    if json:
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    made = table("model", "MB", "sha256", "folder", right=("MB",))
+    for entry in found:
+        row(made, entry.model, f"{entry.size_bytes / 1e6:.1f}", entry.sha256[:_DIGEST_SHOWN], entry.path)
+    output().print(made)
+
+
+@app.command()
+def pull(
+    model: Annotated[str, typer.Argument(metavar="hub:REPO[@REVISION]")],
+    refresh: Annotated[bool, typer.Option(help="ask the hub even where the cache has the revision")] = False,
+) -> None:
+    """Download a model from the hub and check its digests; a cached one is only checked for a newer commit."""
+    settings, _ = load(os.environ)
+    spec = _parsed(model if model.startswith("hub:") else f"hub:{model}")
+    from inferq import hub
+
+    cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
+    with notices().status(f"pulling {spec.text}") as status:
+        folder = hub.resolve(spec, cache_dir=cache_dir, progress=_progress(status.update), refresh=refresh)
+    if folder.note:
+        typer.echo(f"inferq: {folder.note}", err=True)
+    typer.echo(f"{folder.path}")
+
+
+@app.command()
+def export(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a Hugging Face id, or a folder")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="the model folder to make")],
+) -> None:
+    """Make a model folder from a Hugging Face model; needs the `export` extra."""
+    from inferq.export import export as make
+
+    with notices().status(f"exporting {printable(source)}") as status:
+        made = make(source, target, progress=_progress(status.update))
+    typer.echo(made.summary())
+
+
+@app.command()
+def random(
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="the model folder to make; its name contains `random`")
+    ],
+    seed: Annotated[int, typer.Option(help="seed of the weights")] = 0,
+) -> None:
+    """Make a full-size DistilBERT with random weights, for benchmarks; needs the `export` extra."""
+    from inferq.export import random_distilbert
+
+    with notices().status("making a random DistilBERT") as status:
+        made = random_distilbert(target, seed=seed, progress=_progress(status.update))
+    typer.echo(made.summary())
+
+
+@app.command()
+@with_settings
+def check(flags: dict[str, str], which: Which = None, json: Json = False) -> None:
+    """Load a model as a batcher does and show what it answers."""
+    raise typer.Exit(_check(flags, which, *(["--json"] if json else [])))
+
+
+@app.command()
+@with_settings
+def bench(flags: dict[str, str], which: Which = None, json: Json = False) -> None:
+    """Check a model and time some batch sizes and lengths."""
+    raise typer.Exit(_check(flags, which, "--bench", *(["--json"] if json else [])))
+
+
+def _check(flags: dict[str, str], which: str | None, *options: str) -> int:
+    settings, _ = load(os.environ, flags if which is None else {**flags, "model": which})
+    # The model is loaded in a process of its own, as it is in service, and this one needs no runtime for it.
+    argv = [
+        *service_argv("batcher.check"),
+        *("--device", settings.device, "--precision", settings.precision, "--threads", str(settings.threads)),
+        *(["--cache-dir", settings.cache_dir] if settings.cache_dir else []),
+        *options,
+        settings.model,
+    ]
+    with notices().status(f"loading {printable(settings.model)}"):
+        ended = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    typer.echo(ended.stdout, nl=False)
+    return ended.returncode
+
+
+def _parsed(text: str) -> ModelSpec:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise OperatorError(f"{text!r} is no model: {error}") from None
+
+
+def _entry(model: str, folder: Path) -> _Entry:
+    size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return _Entry(model=model, path=str(folder), size_bytes=size_bytes, sha256=digest(folder))
+
+
+def _progress(show: Callable[[str], None]) -> Progress:
+    def report(what: str, done_bytes: int, total_bytes: int) -> None:
+        share = f" {done_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB" if total_bytes else ""
+        show(printable(f"{what}{share}"))
+
+    return report

@@ -1,0 +1,75 @@
+"""Runs a local pipeline around some work, with the signals of a terminal: once stops in order, twice kills at once."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from inferq.local import LocalPipeline
+from inferq.modelfolder import resolve
+from inferq.modelspec import parse as parse_model
+from inferq.settings import Settings
+
+INTERRUPTED: Final = 130
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def run_with(
+    pipeline: LocalPipeline, work: Callable[[], Awaitable[int]], *, say: Callable[[str], None]
+) -> int | None:
+    """Start the pipeline, do the work, stop the pipeline; None when a signal came first.
+
+    Raises:
+        OperatorError: the pipeline cannot start.
+    """
+    stopping = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            pipeline.kill()
+        else:
+            stopping.set()
+            say("stopping; a second signal kills at once")
+
+    loop = asyncio.get_running_loop()
+    # What the starter had us ignore, as nohup does, stays ignored.
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
+        loop.add_signal_handler(number, on_signal)
+    doing = asyncio.create_task(_start_and_do(pipeline, work), name="work")
+    stopped = asyncio.create_task(stopping.wait(), name="signal")
+    try:
+        await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        doing.cancel()
+        await asyncio.wait({doing})
+        return None if doing.cancelled() else doing.result()
+    finally:
+        stopped.cancel()
+        await pipeline.stop()
+        for number in heeded:
+            loop.remove_signal_handler(number)
+
+
+async def prepare_model(settings: Settings, progress: Callable[[str], None]) -> None:
+    """Check the model before anything is started, downloading it where need be; raises OperatorError."""
+
+    def report(what: str, done_bytes: int, total_bytes: int) -> None:
+        size = f" {done_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB" if total_bytes else ""
+        progress(f"{what}{size}")
+
+    cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
+    await asyncio.to_thread(resolve, parse_model(settings.model), cache_dir=cache_dir, progress=report)
+
+
+def for_eyes(settings: Settings) -> str:
+    """Return the log format of the services: their output passes through us, so we see the terminal for them."""
+    if settings.log_format != "auto":
+        return settings.log_format
+    return "console" if sys.stderr.isatty() else "json"
+
+
+async def _start_and_do(pipeline: LocalPipeline, work: Callable[[], Awaitable[int]]) -> int:
+    await pipeline.start()
+    return await work()

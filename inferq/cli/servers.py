@@ -1,0 +1,30 @@
+"""Opens the broker for a command that speaks to it directly."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from inferq.broker import Broker, make_broker
+from inferq.redis import connect
+from inferq.settings import Settings
+from inferq.store import Store
+
+
+@asynccontextmanager
+async def open_broker(settings: Settings) -> AsyncIterator[Broker]:
+    """Open the broker and close everything at the end.
+
+    Raises:
+        OperatorError: the server refuses us.
+        Unavailable: Redis or the broker is away.
+    """
+    redis = connect(settings.redis_url, max_connections=4)
+    try:
+        store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
+        broker = make_broker(settings, store)
+        try:
+            await broker.open()
+            yield broker
+        finally:
+            await broker.close()
+    finally:
+        await redis.aclose()

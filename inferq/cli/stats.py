@@ -1,0 +1,54 @@
+"""`inferq stats`: the queue, the batchers and their batches, now."""
+
+from typing import Any
+
+import msgspec
+import typer
+
+from inferq.cli.deployment import api_url
+from inferq.cli.flags import Json, State, Url
+from inferq.cli.terminal import output, row, run, table
+
+
+def stats(url: Url = None, json: Json = False, state: State = None) -> None:
+    """Show how many jobs wait, how fast they come and go, and what the batchers do."""
+    raise typer.Exit(run(_stats(api_url(url, state), as_json=json)))
+
+
+async def _stats(url: str, *, as_json: bool) -> int:
+    from inferq.cli.api import open_api
+
+    async with open_api(url) as api:
+        found = await api.stats()
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        _print(found)
+    return 0
+
+
+def _print(found: dict[str, Any]) -> None:
+    queue, batches = found["queue"], found["batches"]
+    made = table("", "")
+    made.show_header = False
+    row(made, "waiting", f"{queue['depth']} jobs")
+    row(made, "dead letters", queue["dead"])
+    row(made, "arrival", f"{queue['arrival_rate']:.1f} jobs/s")
+    row(made, "drain", f"{queue['drain_rate']:.1f} jobs/s")
+    mean = batches["jobs"] / batches["count"] if batches["count"] else 0
+    row(made, "batches", f"{batches['count']} with {batches['jobs']} jobs, {mean:.1f} jobs each")
+    padded = batches["padded_tokens"]
+    row(
+        made,
+        "padding",
+        f"{100 * (1 - batches['tokens'] / padded):.1f} % of {padded} tokens" if padded else "none",
+    )
+    for title, counts in (("sizes", batches["size_histogram"]), ("closed by", batches["close_reasons"])):
+        row(made, title, ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none")
+    output().print(made)
+    columns = ("batcher", "model", "device", "state", "last progress")
+    batchers = table(*columns)
+    for entry in found["batchers"]:
+        progress = f"{entry['last_progress_s']:.1f} s ago"
+        row(batchers, entry["id"], entry["model"], entry["device"], entry["state"], progress)
+    output().print(batchers if found["batchers"] else "no batcher is alive")

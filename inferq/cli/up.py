@@ -1,0 +1,80 @@
+"""`inferq up`: the whole pipeline here, until interrupted."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inferq.cli.flags import State, with_settings
+from inferq.cli.loglines import LogLines
+from inferq.cli.running import for_eyes, prepare_model, run_with
+from inferq.cli.terminal import run
+from inferq.errors import OperatorError
+from inferq.local import LocalPipeline, Urls
+from inferq.runfile import default_state_dir
+from inferq.settings import Settings, load, unknown, with_values
+
+
+class Ports(StrEnum):
+    """Which ports the services take."""
+
+    SETTINGS = "settings"
+    AUTO = "auto"
+
+
+@with_settings
+def up(
+    flags: dict[str, str],
+    ports: Annotated[
+        Ports, typer.Option(help="`auto` takes free ports instead of those of the settings")
+    ] = Ports.SETTINGS,
+    state: State = None,
+) -> None:
+    """Run the whole pipeline on this machine until interrupted.
+
+    Without INFERQ_REDIS_URL it starts an embedded Valkey, with INFERQ_BROKER_URL=rabbitmq a private RabbitMQ.
+    """
+    settings, _ = load(os.environ, flags)
+    given = [field for field in flags if field.endswith("_port")]
+    if ports is Ports.AUTO and given:
+        raise OperatorError(f"--{given[0].replace('_', '-')} and --ports auto exclude each other: give one")
+    settings = with_values(settings, log_format=for_eyes(settings))
+    raise typer.Exit(
+        run(_up(settings, ports_auto=ports is Ports.AUTO, state_dir=state or default_state_dir()))
+    )
+
+
+async def _up(settings: Settings, *, ports_auto: bool, state_dir: Path) -> int:
+    log = LogLines()
+    for variable in unknown(os.environ):
+        log.say(f"{variable} is no setting and changes nothing; `inferq config` lists those that are")
+    await prepare_model(settings, log.say)
+    pipeline = LocalPipeline(
+        settings, state_dir=state_dir, ports_auto=ports_auto, say=log.say, on_line=log.write
+    )
+
+    async def serve() -> int:
+        _print_urls(pipeline.urls, state_dir)
+        await pipeline.serve()
+        return 0
+
+    code = await run_with(pipeline, serve, say=log.say)
+    log.say("stopped")
+    return code or 0
+
+
+def _print_urls(urls: Urls, state_dir: Path) -> None:
+    rows = [
+        ("API", urls.api),
+        ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: inferq submit \'I loved it\''),
+        ("WebSocket", f"{urls.notifier}/ws/jobs/<job id>"),
+        *(("metrics", f"{url}  ({name})") for name, url in urls.metrics.items()),
+    ]
+    if urls.management is not None:
+        credentials = f"user {urls.management_user}, password {urls.management_password}"
+        rows.append(("RabbitMQ", f"{urls.management}  {credentials}"))
+    rows.append(("state", str(state_dir)))
+    lines = "".join(f"  {name:<10} {value}\n" for name, value in rows)
+    typer.echo(f"inferq is up; Ctrl-C stops it\n{lines}", nl=False)

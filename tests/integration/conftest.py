@@ -1,0 +1,31 @@
+"""The deployments that integration tests run on: one suite, two brokers."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.deployment import Deployment, deployment
+
+
+@pytest.fixture
+async def streams(namespace: str, valkey_url: str) -> AsyncIterator[Deployment]:
+    """A deployment on Streams."""
+    async with deployment(namespace, valkey_url, valkey_url) as it:
+        yield it
+
+
+@pytest.fixture
+async def rabbit(namespace: str, valkey_url: str, rabbit_url: str) -> AsyncIterator[Deployment]:
+    """A deployment on RabbitMQ."""
+    async with deployment(namespace, valkey_url, rabbit_url) as it:
+        yield it
+
+
+@pytest.fixture(params=["streams", "rabbitmq"])
+async def either(
+    request: pytest.FixtureRequest, namespace: str, valkey_url: str
+) -> AsyncIterator[Deployment]:
+    """A deployment on each of the brokers in turn."""
+    broker_url = valkey_url if request.param == "streams" else request.getfixturevalue("rabbit_url")
+    async with deployment(namespace, valkey_url, broker_url) as it:
+        yield it

@@ -1,0 +1,105 @@
+"""Frames between the batcher and its engine process."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batcher import wire
+from batcher.wire import (
+    FromEngine,
+    Load,
+    Loaded,
+    LoadFailed,
+    Ran,
+    Run,
+    RunFailed,
+    ToEngine,
+    WireError,
+    batcher_reader,
+    body_bytes,
+    encode,
+    engine_reader,
+    pack_run,
+)
+
+LOAD = Load(spec="simulated:1,1", folder=None, device="auto", precision="fp32", threads=2)
+ANSWERS: list[FromEngine] = [
+    Loaded(
+        device="cpu",
+        fallback_reason="no CUDA",
+        labels=["NEGATIVE", "POSITIVE"],
+        max_length=512,
+        digest="abc",
+        providers=["CPUExecutionProvider"],
+        load_ms=12.5,
+    ),
+    LoadFailed(detail="no such folder"),
+    Ran(run_id=7, rows=1, labels=2, logits=np.array([[1, 2]], dtype="<f4").tobytes(), compute_ms=3.0),
+    RunFailed(run_id=8, detail="ValueError: no"),
+]
+
+
+@given(st.integers(min_value=1, max_value=64))
+def test_messages_survive_any_pieces(piece: int) -> None:
+    """What arrives in pieces of any size comes out as the messages that were sent, in order."""
+    asked: list[ToEngine] = [LOAD, pack_run(1, [[5, 6, 7], [8]])]
+    for messages, reader in ((asked, engine_reader()), (ANSWERS, batcher_reader())):
+        sent = b"".join(encode(message) for message in messages)
+        got: list[ToEngine | FromEngine] = []
+        for start in range(0, len(sent), piece):
+            got += reader.feed(sent[start : start + piece])
+        assert got == messages
+
+
+def test_a_packed_run_is_padded_on_the_right() -> None:
+    """Rows become one rectangle, padded with the model's own id, and a mask of what is real."""
+    ids, mask = pack_run(3, [[5, 6, 7], np.array([8])], pad_id=1).arrays()
+    assert ids.dtype == mask.dtype == np.int64
+    assert ids.tolist() == [[5, 6, 7], [8, 1, 1]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        Run(run_id=1, rows=0, length=0, lengths=[], ids=b""),
+        Run(run_id=1, rows=1, length=2, lengths=[2, 2], ids=bytes(8)),
+        Run(run_id=1, rows=1, length=2, lengths=[2], ids=bytes(7)),
+        Run(run_id=1, rows=1, length=2, lengths=[3], ids=bytes(8)),
+        Run(run_id=1, rows=1, length=2, lengths=[0], ids=bytes(8)),
+    ],
+)
+def test_a_run_whose_sizes_disagree_is_refused(run: Run) -> None:
+    """Sizes are checked before they are believed."""
+    with pytest.raises(WireError):
+        run.arrays()
+
+
+def test_an_answer_carries_its_logits() -> None:
+    """Logits come back as a matrix; an answer whose sizes disagree is refused."""
+    logits = np.array([[0.5, -1.5], [2.0, 0.25]], dtype="<f4")
+    answer = Ran(run_id=1, rows=2, labels=2, logits=logits.tobytes(), compute_ms=1.0)
+    assert answer.matrix().tolist() == logits.tolist()
+    with pytest.raises(WireError):
+        msgspec.structs.replace(answer, rows=3).matrix()
+
+
+def test_frames_are_bounded_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame over the limit is neither sent nor waited for."""
+    with pytest.raises(WireError):
+        body_bytes(b"\xff\xff\xff\xff")
+    with pytest.raises(WireError):
+        engine_reader().feed((wire.MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 16)
+    with pytest.raises(WireError):
+        encode(LOAD)
+
+
+def test_what_is_no_message_of_this_direction_is_refused() -> None:
+    """Neither noise nor an answer is taken for a request."""
+    with pytest.raises(WireError):
+        engine_reader().feed(b"\0\0\0\1\xc1")
+    with pytest.raises(WireError):
+        engine_reader().feed(encode(ANSWERS[0]))

@@ -1,0 +1,96 @@
+"""The tree of errors and what each carries for an HTTP answer."""
+
+import re
+
+import pytest
+
+from inferq import errors
+from inferq.errors import (
+    AlreadyFinal,
+    BodyTooLarge,
+    CallerError,
+    FieldError,
+    HttpError,
+    IllegalTransition,
+    InferqError,
+    InvalidRequest,
+    JobNotFound,
+    ModelNotFound,
+    OperatorError,
+    QueueFull,
+    ServiceError,
+    Unavailable,
+    Undecodable,
+    UnsupportedMediaType,
+)
+
+ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
+    (InvalidRequest, 400, "invalid_request", False),
+    (JobNotFound, 404, "not_found", False),
+    (ModelNotFound, 404, "model_not_found", False),
+    (AlreadyFinal, 409, "already_final", False),
+    (BodyTooLarge, 413, "body_too_large", False),
+    (UnsupportedMediaType, 415, "unsupported_media_type", False),
+    (QueueFull, 503, "queue_full", True),
+    (Unavailable, 503, "unavailable", True),
+]
+
+
+def _leaves(root: type[InferqError]) -> set[type[InferqError]]:
+    children = [child for child in root.__subclasses__() if child.__module__ == errors.__name__]
+    return set().union(*map(_leaves, children)) if children else {root}
+
+
+@pytest.mark.parametrize(("kind", "status", "code", "retryable"), ANSWERS)
+def test_an_answer_is_the_contracts(kind: type[HttpError], status: int, code: str, retryable: bool) -> None:
+    """Status and code are stable, and the caller's faults are told from ours."""
+    assert (kind.status, kind.code, kind.retryable) == (status, code, retryable)
+    assert issubclass(kind, ServiceError if retryable else CallerError)
+    error = kind("what happened")
+    assert (str(error), error.detail, error.errors) == ("what happened", "what happened", ())
+    assert error.title
+
+
+def test_no_answer_is_missing_here() -> None:
+    """The table above holds every error with an HTTP answer, each with a code of its own."""
+    assert _leaves(HttpError) == {kind for kind, *_ in ANSWERS}
+    assert len({code for _, _, code, _ in ANSWERS}) == len(ANSWERS)
+
+
+def test_the_drawn_tree_is_the_tree() -> None:
+    """Every class stands in the module's docstring below its parent's line, and nothing else does."""
+    drawn = re.findall(r"^ *[│├└─ ]*([A-Z]\w+)(?: |$)", errors.__doc__ or "", re.MULTILINE)
+    drawn = [name for name in drawn if hasattr(errors, name)]
+    defined = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, InferqError)
+    }
+    assert set(drawn) | {"HttpError"} == defined
+    assert len(drawn) == len(set(drawn))
+
+
+def test_a_retry_time_comes_with_our_faults_alone() -> None:
+    """A service error says when to come back, after a second unless told otherwise."""
+    assert Unavailable("away").retry_after_s == 1
+    assert QueueFull("full", retry_after_s=7).retry_after_s == 7
+    assert not hasattr(InvalidRequest("wrong"), "retry_after_s")
+
+
+def test_field_errors_are_kept_as_they_came() -> None:
+    """A list that is changed afterwards does not change the error."""
+    given = [FieldError(pointer="/text", detail="must not be empty")]
+    error = InvalidRequest("wrong", errors=given)
+    given.clear()
+    assert error.errors == (FieldError(pointer="/text", detail="must not be empty"),)
+
+
+def test_undecodable_carries_its_reason() -> None:
+    """The reason goes into the record's error and the dead letter."""
+    assert (Undecodable("no JSON").reason, str(Undecodable("no JSON"))) == ("no JSON", "no JSON")
+
+
+@pytest.mark.parametrize("kind", [OperatorError, Undecodable, IllegalTransition])
+def test_what_concerns_no_http_caller_has_no_answer(kind: type[InferqError]) -> None:
+    """Such an error cannot slip out as an HTTP answer by mistake."""
+    assert not issubclass(kind, HttpError)

@@ -1,0 +1,115 @@
+"""Every name inside Redis and the broker."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferq.jobs import Priority
+from inferq.names import DEAD_LIMIT, Names
+
+
+def _all(names: Names) -> list[str]:
+    return [
+        names.job("a1"),
+        names.events,
+        names.open_jobs,
+        names.batchers,
+        names.ingresses,
+        names.sweeper,
+        names.lease("b"),
+        names.exchange,
+        names.dead_exchange,
+        names.dead_queue,
+        names.dropped_queue,
+        *names.queues("builtin", "other"),
+    ]
+
+
+@pytest.mark.parametrize("namespace", ["", "t1-", "a:b."])
+def test_names_are_those_of_the_contract(namespace: str) -> None:
+    """Fixed names, each after the namespace."""
+    names = Names(namespace=namespace)
+    assert names.job("a1") == f"{namespace}job:a1"
+    assert names.events == f"{namespace}job-events"
+    assert names.exchange == f"{namespace}inference"
+    assert names.dead_exchange == f"{namespace}inference.dead"
+    assert names.dead_queue == f"{namespace}inference.requests.dead"
+    assert names.queue("builtin") == f"{namespace}inference.requests"
+
+
+@given(st.from_regex(r"\A[A-Za-z0-9_:.\-]{1,64}\Z"), st.integers(min_value=1, max_value=4))
+def test_every_name_begins_with_the_namespace(namespace: str, shards: int) -> None:
+    """Two deployments can share servers: nothing escapes the namespace, and no two names meet within it."""
+    plain = _all(Names(shards=shards))
+    assert _all(Names(namespace=namespace, shards=shards)) == [namespace + name for name in plain]
+    assert len(set(plain)) == len(plain)
+
+
+@pytest.mark.parametrize(
+    ("model", "priority", "shards", "shard", "name"),
+    [
+        ("builtin", Priority.INTERACTIVE, 1, 0, "inference.requests"),
+        ("builtin", Priority.BULK, 1, 0, "inference.requests.bulk"),
+        ("builtin", Priority.INTERACTIVE, 2, 1, "inference.requests.1"),
+        ("other", Priority.INTERACTIVE, 1, 0, "inference.requests.other"),
+        ("other", Priority.BULK, 3, 2, "inference.requests.other.bulk.2"),
+    ],
+)
+def test_a_queue_says_what_differs_from_the_default(
+    model: str, priority: Priority, shards: int, shard: int, name: str
+) -> None:
+    """Model, priority and shard are appended in this order, each only where it applies."""
+    assert Names(shards=shards).queue(model, priority, shard) == name
+
+
+def test_interactive_queues_come_before_bulk() -> None:
+    """Consumers read a set of queues in this order; without a model it is the default one's."""
+    names = Names(default_model="m", shards=2)
+    assert names.queues() == (
+        "inference.requests.0",
+        "inference.requests.1",
+        "inference.requests.bulk.0",
+        "inference.requests.bulk.1",
+    )
+    assert Names().queues("builtin", "other") == (
+        "inference.requests",
+        "inference.requests.other",
+        "inference.requests.bulk",
+        "inference.requests.other.bulk",
+    )
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_every_queue_of_a_job_is_consumed(shards: int) -> None:
+    """Wherever a job of a served model may be put, its consumers look."""
+    names = Names(shards=shards)
+    put = {
+        names.queue(model, priority, shard)
+        for model, priority, shard in product(("builtin", "other"), Priority, range(shards))
+    }
+    assert set(names.queues("builtin", "other")) == put
+
+
+def test_a_work_queue_loses_nothing() -> None:
+    """Quorum, refusing what is too much, and dead-lettering at least once to the queue that is read at once."""
+    names = Names(namespace="t-")
+    assert names.queue_arguments(77) == {
+        "x-queue-type": "quorum",
+        "x-max-length": 77,
+        "x-overflow": "reject-publish",
+        "x-delivery-limit": 50,
+        "x-dead-letter-exchange": "t-inference.dead",
+        "x-dead-letter-routing-key": "t-inference.requests.dropped",
+        "x-dead-letter-strategy": "at-least-once",
+    }
+
+
+def test_a_queue_of_dead_letters_is_bounded_and_keeps_what_is_looked_at() -> None:
+    """The oldest go first, and looking at a letter many times does not drop it."""
+    arguments = Names().dead_arguments
+    assert arguments["x-queue-type"] == "quorum"
+    assert (arguments["x-max-length"], arguments["x-overflow"]) == (DEAD_LIMIT, "drop-head")
+    assert int(arguments["x-delivery-limit"]) > 100_000
+    assert "x-dead-letter-exchange" not in arguments

@@ -1,0 +1,140 @@
+"""Steps as values: each move, the fragments that it sets, and what a record is born with."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferq.jobs import BatchInfo, ErrorCode, Job, Move, Result, Timings
+from inferq.steps import (
+    Origin,
+    Step,
+    birth_fields,
+    cancel,
+    charge_entry,
+    expire,
+    fail,
+    finish,
+    give_back,
+    start,
+)
+
+JOB = Job(job_id="a1", model='quo"ted', text="t", created_ms=1_769_860_800_123)
+ORIGIN = Origin(job=JOB, queue="q", message=b"m")
+
+
+def _finish(**times: float) -> Step:
+    timings = Timings(**{"queue_wait": 1.0, "batch_wait": 2.0, "tokenize": 0.25, "inference": 8.0} | times)
+    return finish(
+        ORIGIN,
+        result=Result(label="POSITIVE", score=0.75, scores={"POSITIVE": 0.75}, truncated=True),
+        timings=timings,
+        batch=BatchInfo(id="b-1", size=2, tokens=3, padded_tokens=4, close_reason="greedy", batcher="b"),
+        ended_ms=99.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (start(ORIGIN), Step(move=Move.START, job_id="a1", origin=ORIGIN)),
+        (give_back("a1"), Step(move=Move.GIVE_BACK, job_id="a1")),
+        (
+            give_back("a1", charge=True, history=b"{}"),
+            Step(move=Move.GIVE_BACK, job_id="a1", charge=True, history=b"{}"),
+        ),
+        (cancel("a1"), Step(move=Move.CANCEL, job_id="a1")),
+        (expire("a1"), Step(move=Move.EXPIRE, job_id="a1")),
+    ],
+)
+def test_a_step_names_move_and_job(step: Step, expected: Step) -> None:
+    """A start carries the job, so that a lost record can be rebuilt; a charge is made only where it is asked for."""
+    assert step == expected
+
+
+def test_finishing_sets_result_timings_and_batch() -> None:
+    """Fragments are JSON; the timings lack their braces, since the store adds what only it knows."""
+    step = _finish()
+    assert (step.move, step.job_id, step.origin, step.ended_ms) == (Move.FINISH, "a1", ORIGIN, 99.5)
+    assert list(step.fields) == ["result", "timings_ms", "batch"]
+    assert json.loads(step.fields["result"]) == {
+        "label": "POSITIVE",
+        "score": 0.75,
+        "scores": {"POSITIVE": 0.75},
+        "truncated": True,
+    }
+    assert json.loads(step.fields["batch"]) == {
+        "id": "b-1",
+        "size": 2,
+        "tokens": 3,
+        "padded_tokens": 4,
+        "close_reason": "greedy",
+        "batcher": "b",
+    }
+    assert json.loads(f"{{{step.fields['timings_ms']!s}}}") == {
+        "queue_wait": 1.0,
+        "batch_wait": 2.0,
+        "tokenize": 0.25,
+        "inference": 8.0,
+    }
+
+
+@given(st.floats(min_value=0, max_value=1e9), st.floats(min_value=0, max_value=1e9))
+def test_timings_are_json_to_the_microsecond(queue_wait: float, inference: float) -> None:
+    """However small or large a time is, it is written as a plain decimal."""
+    step = _finish(queue_wait=queue_wait, inference=inference)
+    shown = json.loads(f"{{{step.fields['timings_ms']!s}}}")
+    assert shown["queue_wait"] == pytest.approx(queue_wait, abs=0.0006)
+    assert shown["inference"] == pytest.approx(inference, abs=0.0006)
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, ["error"]),
+        ({"bury": True, "origin": ORIGIN, "charge": True, "history": b"{}"}, ["error", "dead"]),
+    ],
+)
+def test_failing_sets_the_error(given: dict[str, Any], fields: list[str]) -> None:
+    """The error always; the note that a dead letter is due only where one is to follow."""
+    step = fail("a1", ErrorCode.ENGINE_CRASHED, 'it said "no"', **given)
+    assert (step.move, step.job_id) == (Move.FAIL, "a1")
+    assert list(step.fields) == fields
+    assert json.loads(step.fields["error"]) == {"code": "engine_crashed", "detail": 'it said "no"'}
+    assert step.fields.get("dead", "due") == "due"
+    assert step.origin == given.get("origin")
+    assert (step.charge, step.history) == (given.get("charge", False), given.get("history", b""))
+
+
+def test_an_entry_of_the_history() -> None:
+    """It says which attempt, why, where and when."""
+    entry = charge_entry(attempt=2, code=ErrorCode.ENGINE_TIMEOUT, batcher="b", at_ms=7)
+    assert json.loads(entry) == {
+        "attempt": 2,
+        "code": "engine_timeout",
+        "batcher": "b",
+        "at": "1970-01-01T00:00:00.007Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("deadline_ms", "more"), [(None, {}), (1_769_860_801_123, {"deadline_at": '"2026-01-31T12:00:01.123Z"'})]
+)
+def test_a_record_is_born_with_all_that_rebuilds_it(deadline_ms: int | None, more: dict[str, str]) -> None:
+    """Name, value, name, value: what is shown as JSON, what is not shown as it is."""
+    job = Job(job_id="a1", model='quo"ted', text="t", created_ms=1_769_860_800_123, deadline_ms=deadline_ms)
+    flat = birth_fields(Origin(job=job, queue="q", message=b"m"), due_ms=42)
+    assert (
+        dict(zip(flat[::2], flat[1::2], strict=True))
+        == {
+            "model": b'"quo\\"ted"',
+            "created_at": '"2026-01-31T12:00:00.123Z"',
+            "created_ms": 1_769_860_800_123,
+            "due_ms": 42,
+            "queue": "q",
+            "message": b"m",
+        }
+        | more
+    )

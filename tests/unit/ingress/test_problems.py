@@ -1,0 +1,72 @@
+"""Errors as RFC 9457 problem documents."""
+
+import json
+
+import pytest
+
+from inferq.errors import (
+    AlreadyFinal,
+    BodyTooLarge,
+    FieldError,
+    HttpError,
+    InvalidRequest,
+    JobNotFound,
+    ModelNotFound,
+    QueueFull,
+    Unavailable,
+    UnsupportedMediaType,
+)
+from ingress.problems import MEDIA_TYPE, plain, response
+
+
+@pytest.mark.parametrize(
+    ("error", "retry_after"),
+    [
+        (InvalidRequest("d"), None),
+        (JobNotFound("d"), None),
+        (ModelNotFound("d"), None),
+        (AlreadyFinal("d"), None),
+        (BodyTooLarge("d"), None),
+        (UnsupportedMediaType("d"), None),
+        (QueueFull("d", retry_after_s=17), "17"),
+        (Unavailable("d"), "1"),
+    ],
+    ids=lambda value: value.code if isinstance(value, HttpError) else None,
+)
+def test_an_error_is_answered_by_its_document(error: HttpError, retry_after: str | None) -> None:
+    """Status in line and body agree; what may pass says after how long, nothing else does."""
+    answer = response(error)
+    assert answer.status_code == error.status
+    assert answer.headers["content-type"] == MEDIA_TYPE == "application/problem+json"
+    assert answer.headers.get("retry-after") == retry_after
+    assert json.loads(bytes(answer.body)) == {
+        "type": "about:blank",
+        "title": error.title,
+        "status": error.status,
+        "code": error.code,
+        "detail": "d",
+    }
+
+
+def test_field_errors_are_listed() -> None:
+    """One entry a fault, in their order."""
+    faults = [FieldError(pointer="/text", detail="is missing"), FieldError(pointer="", detail='is "odd"')]
+    document = json.loads(bytes(response(InvalidRequest("d", errors=faults)).body))
+    assert document["errors"] == [
+        {"pointer": "/text", "detail": "is missing"},
+        {"pointer": "", "detail": 'is "odd"'},
+    ]
+
+
+def test_what_has_no_error_class_is_answered_alike() -> None:
+    """A wrong path or method gets a document of the same form."""
+    answer = plain(405, "method_not_allowed", "No such method", "take POST")
+    assert (answer.status_code, answer.headers["content-type"]) == (405, MEDIA_TYPE)
+    assert "retry-after" not in answer.headers
+    assert json.loads(bytes(answer.body)) == {
+        "type": "about:blank",
+        "title": "No such method",
+        "status": 405,
+        "code": "method_not_allowed",
+        "detail": "take POST",
+    }

@@ -1,0 +1,269 @@
+"""What a caller may send: every listed case, and the words of each refusal."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferq.errors import CallerError, FieldError, InvalidRequest, ModelNotFound, UnsupportedMediaType
+from inferq.jobs import Priority
+from ingress.requests import (
+    ALLOWED,
+    MAX_BODY_BYTES,
+    MAX_DEADLINE_MS,
+    MAX_TEXT,
+    InferRequest,
+    check_headers,
+    check_model,
+    decode,
+)
+
+FILE = Path(__file__).parents[2] / "data" / "requests.jsonl"
+CASES = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+TEXT = "must be a string of 1 to 2000 characters"
+DEADLINE = "must be a whole number from 1 to 86400000"
+PRIORITY = "must be interactive or bulk"
+
+
+def body_of(case: dict[str, Any]) -> bytes:
+    """Return the body that a case stands for."""
+    if "repeat" in case:
+        part, times, before, after = case["repeat"]
+        text: str = before + part * times + after
+    elif "json" in case:
+        text = json.dumps(case["json"], ensure_ascii=False)
+    else:
+        text = case["raw"]
+    return text.encode()
+
+
+def _submit(body: bytes, headers: dict[str, str]) -> InferRequest:
+    headers = {"content-type": "application/json"} | headers
+    encoded = {name: value.encode() for name, value in headers.items()}
+    check_headers(encoded.get("content-type"), encoded.get("content-encoding"))
+    request = decode(body)
+    check_model(request, "builtin")
+    return request
+
+
+def _refusal(body: bytes) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        decode(body)
+    return caught.value
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_each_case_comes_out_as_written(case: dict[str, Any]) -> None:
+    """Accepted, or refused with this status and code; a good request is still accepted afterwards."""
+    body = body_of(case)
+    if case["status"] == 413:
+        assert len(body) > MAX_BODY_BYTES
+    elif case["status"] == 202:
+        assert len(body) <= MAX_BODY_BYTES
+        assert _submit(body, case.get("headers", {})).text == json.loads(body)["text"]
+    else:
+        assert len(body) <= MAX_BODY_BYTES
+        with pytest.raises(CallerError) as caught:
+            _submit(body, case.get("headers", {}))
+        assert (caught.value.status, caught.value.code) == (case["status"], case["code"])
+    assert decode(b'{"text":"I loved it"}').text == "I loved it"
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    """A text alone is an interactive request for the model that is served, without a deadline."""
+    assert decode(b'{"text":"a"}') == InferRequest(
+        text="a", model=None, deadline_ms=None, priority=Priority.INTERACTIVE
+    )
+    assert decode(b'{"text":"a","model":null,"deadline_ms":null}') == decode(b'{"text":"a"}')
+
+
+def test_all_fields() -> None:
+    """Each field is read as it was sent."""
+    body = b'{"text":"a","model":"m","deadline_ms":86400000,"priority":"bulk"}'
+    assert decode(body) == InferRequest(
+        text="a", model="m", deadline_ms=MAX_DEADLINE_MS, priority=Priority.BULK
+    )
+
+
+@pytest.mark.parametrize("character", ["a", "é", "\u6f22", "\U0001f600"])
+def test_the_length_of_a_text_is_counted_in_code_points(character: str) -> None:
+    """2000 of any character fit, 2001 of none."""
+    assert decode(json.dumps({"text": character * MAX_TEXT}).encode()).text == character * MAX_TEXT
+    assert decode(json.dumps({"text": character * MAX_TEXT}, ensure_ascii=False).encode())
+    assert _refusal(json.dumps({"text": character * (MAX_TEXT + 1)}).encode()).detail == f"text {TEXT}"
+
+
+@pytest.mark.parametrize("blank", [" ", "\t\r\n", "\u3000", "\u00a0\u2028", " " * MAX_TEXT])
+def test_white_space_alone_is_no_text(blank: str) -> None:
+    """In any script's white space; a single other character makes it a text."""
+    error = _refusal(json.dumps({"text": blank}).encode())
+    assert error.detail == "text must not be white space alone"
+    assert error.errors == (FieldError(pointer="/text", detail="must not be white space alone"),)
+    if len(blank) < MAX_TEXT:
+        assert decode(json.dumps({"text": blank + "."}).encode()).text == blank + "."
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "subject", "detail"),
+    [
+        ({}, "/text", "text", f"is missing: it {TEXT}"),
+        ({"text": ""}, "/text", "text", TEXT),
+        ({"text": None}, "/text", "text", TEXT),
+        ({"text": 5}, "/text", "text", TEXT),
+        ({"text": {"text": "a"}}, "/text", "text", TEXT),
+        ({"text": "a" * 2001}, "/text", "text", TEXT),
+        ({"text": "a", "model": 5}, "/model", "model", "must be a string of up to 100 characters"),
+        ({"text": "a", "model": "m" * 101}, "/model", "model", "must be a string of up to 100 characters"),
+        ({"text": "a", "deadline_ms": 0}, "/deadline_ms", "deadline_ms", DEADLINE),
+        ({"text": "a", "deadline_ms": -1}, "/deadline_ms", "deadline_ms", DEADLINE),
+        ({"text": "a", "deadline_ms": 86_400_001}, "/deadline_ms", "deadline_ms", DEADLINE),
+        ({"text": "a", "deadline_ms": 10**40}, "/deadline_ms", "deadline_ms", DEADLINE),
+        ({"text": "a", "deadline_ms": 1.0}, "/deadline_ms", "deadline_ms", DEADLINE),
+        ({"text": "a", "deadline_ms": True}, "/deadline_ms", "deadline_ms", DEADLINE),
+        ({"text": "a", "deadline_ms": "1"}, "/deadline_ms", "deadline_ms", DEADLINE),
+        ({"text": "a", "priority": "urgent"}, "/priority", "priority", PRIORITY),
+        ({"text": "a", "priority": ""}, "/priority", "priority", PRIORITY),
+        ({"text": "a", "priority": None}, "/priority", "priority", PRIORITY),
+        ({"text": "a", "priority": "x` - at `$.text"}, "/priority", "priority", PRIORITY),
+        ([], "", "the body", "must be a JSON object"),
+        (5, "", "the body", "must be a JSON object"),
+        (None, "", "the body", "must be a JSON object"),
+    ],
+)
+def test_a_refusal_names_the_field_and_what_is_allowed(
+    body: object, pointer: str, subject: str, detail: str
+) -> None:
+    """The pointer leads to the fault, and the words say what to send instead."""
+    error = _refusal(json.dumps(body).encode())
+    assert error.detail == f"{subject} {detail}"
+    assert error.errors == (FieldError(pointer=pointer, detail=detail),)
+
+
+@pytest.mark.parametrize(
+    ("name", "pointer"),
+    [
+        ("txet", "/txet"),
+        ("Text", "/Text"),
+        ("", "/"),
+        ("a/b", "/a~1b"),
+        ("a~b", "/a~0b"),
+        ("~1", "/~01"),
+        ("a.b[0]", "/a.b[0]"),
+        ("x` - at `$.text", "/x` - at `$.text"),
+        ("two\nlines", "/two\nlines"),
+        ("x" * 5000, "/" + "x" * 100),
+    ],
+)
+def test_an_unknown_field_is_pointed_at(name: str, pointer: str) -> None:
+    """Whatever its name is: escaped as RFC 6901 has it, cut where it is long, with the fields that there are."""
+    error = _refusal(json.dumps({"text": "a", name: 1}).encode())
+    (found,) = error.errors
+    assert found == FieldError(
+        pointer=pointer, detail="is no field; there are text, model, deadline_ms, priority"
+    )
+    assert error.detail == f"{name[:100]} {found.detail}"
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "the body is empty: send a JSON object with a text"),
+        (b"text=hello", "the body is not JSON in UTF-8: "),
+        (b'{"text":"abc', "the body is not JSON in UTF-8: "),
+        (b'{"text":"\xff"}', "the body is not JSON in UTF-8: "),
+        (b'{"\xff":"a"}', "the body is not JSON in UTF-8: "),
+        (b"\xef\xbb\xbf{}", "the body is not JSON in UTF-8: "),
+        (b'{"text":"a","deadline_ms":NaN}', "the body is not JSON in UTF-8: "),
+    ],
+)
+def test_what_is_no_json_is_said_so(body: bytes, detail: str) -> None:
+    """The fault is the whole body's; the pointer to it is the empty one."""
+    error = _refusal(body)
+    assert error.detail.startswith(detail)
+    assert error.errors == (FieldError(pointer="", detail=error.detail.removeprefix("the body ")),)
+
+
+@pytest.mark.parametrize("before", [b"", b'{"text":', b'{"text":"a","model":', b'{"text":"a","more":'])
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_nesting_is_bounded(before: bytes, opening: bytes) -> None:
+    """Wherever it begins and however deep it goes, it is refused instead of using up the stack."""
+    assert _refusal(before + opening * (MAX_BODY_BYTES // len(opening))).status == 400
+
+
+def test_every_field_says_what_is_allowed() -> None:
+    """A new field of the request needs its line of words."""
+    assert tuple(ALLOWED) == InferRequest.__struct_fields__
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+_bodies = st.dictionaries(st.sampled_from(list(ALLOWED)) | st.text(), _values, max_size=5)
+
+
+@given(st.binary() | _bodies.map(lambda body: json.dumps(body).encode()))
+def test_any_body_is_read_or_refused_with_a_pointer(body: bytes) -> None:
+    """No body crashes the endpoint; a refusal is short and points somewhere; what is read keeps the limits."""
+    try:
+        request = decode(body)
+    except InvalidRequest as error:
+        (found,) = error.errors
+        assert found.pointer == "" or found.pointer.startswith("/")
+        assert len(error.detail) < 300
+        return
+    assert 1 <= len(request.text) <= MAX_TEXT
+    assert request.text.strip()
+    assert request.deadline_ms is None or 1 <= request.deadline_ms <= MAX_DEADLINE_MS
+
+
+@pytest.mark.parametrize("model", [None, "builtin"])
+def test_the_served_model_may_be_named(model: str | None) -> None:
+    """Naming it changes nothing."""
+    assert check_model(InferRequest(text="a", model=model), "builtin") == "builtin"
+
+
+@pytest.mark.parametrize("model", ["", "Builtin", "other"])
+def test_another_model_is_not_found(model: str) -> None:
+    """The answer says which one there is."""
+    with pytest.raises(ModelNotFound, match="'builtin'"):
+        check_model(InferRequest(text="a", model=model), "builtin")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content_encoding"),
+    [
+        (None, None),
+        (b"application/json", None),
+        (b"Application/JSON ; charset=utf-8", None),
+        (b"application/json", b"identity"),
+        (b"application/json", b" Identity "),
+    ],
+)
+def test_plain_json_is_understood(content_type: bytes | None, content_encoding: bytes | None) -> None:
+    """Also without a `Content-Type`, with parameters, and however it is spelled."""
+    check_headers(content_type, content_encoding)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content_encoding", "names"),
+    [
+        (b"", None, "Content-Type"),
+        (b"text/json", None, "Content-Type"),
+        (b"application/jsonp", None, "Content-Type"),
+        (b"application/problem+json", None, "Content-Type"),
+        (b"application/json", b"gzip", "Content-Encoding"),
+        (None, b"", "Content-Encoding"),
+        (None, b"identity, gzip", "Content-Encoding"),
+    ],
+)
+def test_anything_else_is_refused(
+    content_type: bytes | None, content_encoding: bytes | None, names: str
+) -> None:
+    """The answer names the header that is wrong."""
+    with pytest.raises(UnsupportedMediaType, match=names):
+        check_headers(content_type, content_encoding)

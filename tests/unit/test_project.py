@@ -1,0 +1,107 @@
+"""The files around the code agree with it and with each other."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from inferq.settings import OPTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+_PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^ ;\\]+)", re.MULTILINE)
+
+
+def _text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads(_text("pyproject.toml"))
+
+
+def _pins(name: str) -> dict[str, str]:
+    return {package.lower().replace("_", "-"): version for package, version in _PINNED.findall(_text(name))}
+
+
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_settings_is_current() -> None:
+    """docs/settings.md is what `make docs` would write, with every setting's variable and default in it."""
+    page = _text("docs/settings.md")
+    assert page == _script("settings_doc").render(), "run `make docs`"
+    for option in OPTIONS:
+        assert f"| `{option.variable}` |" in page
+
+
+def test_the_readme_names_every_make_target() -> None:
+    """Who reads the README alone knows every command."""
+    targets = re.findall(r"^([a-z][a-z-]*):.*## ", _text("Makefile"), re.MULTILINE)
+    assert len(targets) > 8
+    readme = _text("README.md")
+    assert [target for target in targets if target != "help" and f"`make {target}" not in readme] == []
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    """Every relative link in the documentation names a file that exists."""
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
+    """Each pinned package has a hash; no index, host or path is named; torch is in none."""
+    text = _text(name)
+    pins = _pins(name)
+    entries = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert len(entries) == len(pins)
+    assert [entry.splitlines()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert re.findall(r"--(?:index-url|extra-index-url|find-links|trusted-host)|://|file:", text) == []
+    assert "torch" not in pins
+
+
+def test_the_locks_agree() -> None:
+    """The development lock holds the other one, version by version."""
+    run, dev = (_pins(name) for name in LOCKS)
+    assert {package: dev.get(package) for package in run} == run
+
+
+def test_every_dependency_is_locked() -> None:
+    """What pyproject.toml asks for is in the lock; `make lock` was not forgotten."""
+    project = _project()["project"]
+    extras = project["optional-dependencies"]
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[\[<>=!~; ]", line)[0].lower().replace("_", "-") for line in requirements}
+
+    run, dev = (set(_pins(name)) for name in LOCKS)
+    assert names(project["dependencies"] + extras["cpu"]) - run == set()
+    assert names(project["dependencies"] + extras["cpu"] + extras["dev"]) - dev == set()
+
+
+def test_pure_rooms_exist_once() -> None:
+    """The list of pure rooms is sorted, without doubles, and names modules that exist."""
+    rooms = _script("cover_pure_rooms").pure_rooms()
+    assert rooms == sorted(set(rooms))
+    assert [room for room in rooms if not (ROOT / (room.replace(".", "/") + ".py")).is_file()] == []
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    """`.ci/run` is executable and calls what the README calls."""
+    path = ROOT / ".ci" / "run"
+    assert path.stat().st_mode & 0o111
+    for command in ("make test", "make check", "make test-export"):
+        assert command in path.read_text(encoding="utf-8")
+        assert f"`{command}`" in _text("README.md")
