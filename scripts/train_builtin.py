@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-# Read when torch is imported: a thread that waits for the other sleeps, which on a busy machine is many times faster.
+# Read when torch is imported: a waiting thread sleeps instead of spinning, which would starve its own partner.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from scripts.builtin import card, corpus, evaluation, graph, sources, training, vocabulary  # noqa: E402 - needs the lines above

@@ -164,9 +164,14 @@ class Deployment:
             held=list(held),
             seen_ms=seen_ms or {},
             batches=BatchTotals(
-                count=2, jobs=3, size_histogram={"1": 1, "2": 1}, close_reasons={"greedy": 2}, tokens=9, padded_tokens=12
+                count=2,
+                jobs=3,
+                size_histogram={"1": 1, "2": 1},
+                close_reasons={"greedy": 2},
+                tokens=9,
+                padded_tokens=12,
             ),
-        )  # fmt: skip  # one line of totals
+        )
         await beat(self.redis, self.names.batchers, entry)
 
 
@@ -176,11 +181,9 @@ def finished(origin: Origin, *, label: str = "POSITIVE") -> Step:
         origin,
         result=Result(label=label, score=0.75, scores={"NEGATIVE": 0.25, "POSITIVE": 0.75}, truncated=False),
         timings=Timings(queue_wait=1.25, batch_wait=2.5, tokenize=0.125, inference=10.0),
-        batch=BatchInfo(
-            id="b-1", size=1, tokens=3, padded_tokens=3, close_reason="greedy", batcher="b"
-        ),
+        batch=BatchInfo(id="b-1", size=1, tokens=3, padded_tokens=3, close_reason="greedy", batcher="b"),
         ended_ms=wall_ms(),
-    )  # fmt: skip  # one line of batch
+    )
 
 
 @asynccontextmanager

@@ -135,7 +135,10 @@ class RabbitConsumer:
 
     def _settle(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Strike deliveries off; return those that the present connection can settle."""
-        ours = [delivery for delivery in deliveries if self.held(delivery)]
-        for delivery in ours:
-            del self._held[delivery.token[1].delivery_tag]
+        ours = []
+        for delivery in deliveries:
+            # Asked one by one: the same delivery named twice is settled once.
+            if self.held(delivery):
+                del self._held[delivery.token[1].delivery_tag]
+                ours.append(delivery)
         return ours

@@ -4,6 +4,7 @@ A submit is repeated only when it surely did not become a job: the answer was 50
 """
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -119,7 +120,7 @@ class Api:
         while True:
             wait_s, refusal = backoff.next_s(), None
             try:
-                response = await self._client.post("/v1/infer", json={"text": text})
+                response = await self._client.post("/v1/infer", content=json.dumps({"text": text}))
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
                 refusal = Refused("unreachable", f"{self._url} does not answer ({type(error).__name__})")
             except httpx.HTTPError as error:
@@ -186,6 +187,7 @@ async def open_api(
     """
     async with httpx.AsyncClient(
         base_url=url,
+        headers={"Content-Type": "application/json"},
         timeout=_REQUEST_TIMEOUT_S,
         limits=httpx.Limits(max_connections=MAX_IN_FLIGHT, max_keepalive_connections=MAX_IN_FLIGHT),
         # A proxy of the environment cannot reach this machine's loopback.

@@ -15,9 +15,9 @@ import typer
 
 from inferq.cli.flags import with_settings
 from inferq.cli.running import INTERRUPTED, for_eyes, prepare_model, run_with
-from inferq.cli.terminal import notices, output, printable, row, run, table
+from inferq.cli.terminal import output, printable, progress, row, run, table
 from inferq.errors import OperatorError
-from inferq.local import LocalPipeline
+from inferq.local import RABBITMQ, LocalPipeline
 from inferq.settings import Settings, load, with_values
 
 if TYPE_CHECKING:
@@ -45,87 +45,92 @@ def demo(flags: dict[str, str]) -> None:
     """
     settings, _ = load(os.environ, flags)
     settings = with_values(settings, log_format=for_eyes(settings))
-    raise typer.Exit(run(_demo(settings)))
+    raise typer.Exit(_demo(settings))
 
 
-async def _demo(settings: Settings) -> int:
+def _demo(settings: Settings) -> int:
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
-    console = notices()
-    # On a server that others use, jobs of theirs must not reach our batchers, nor ours theirs.
-    borrowed = not settings.namespace and (settings.redis_url or settings.broker_url not in {"", "rabbitmq"})
-    if borrowed:
-        settings = with_values(settings, namespace=f"demo-{secrets.token_hex(4)}-")
+    outcomes: list[Outcome] = []
+    watched = sys.stderr.isatty()
     with (
         tempfile.TemporaryDirectory(prefix="inferq-demo-", ignore_cleanup_errors=True) as folder,
-        console.status("starting") as status,
+        progress("starting") as show,
     ):
 
         def say(text: str) -> None:
-            status.update(printable(text))
             lines.append(f"inferq | {text}")
-            if not console.is_terminal:
-                console.print(text)
+            show(text)
+            if not watched:
+                sys.stderr.write(f"{text}\n")
 
-        begun = time.monotonic()
-        await prepare_model(settings, say)
-        pipeline = LocalPipeline(
-            settings,
-            state_dir=Path(folder),
-            ports_auto=True,
-            say=say,
-            on_line=lambda name, line: lines.append(f"{name} | {line}"),
-        )
-
-        started = False
-
-        async def work() -> int:
-            nonlocal started
-            started = True
-            say(f"the pipeline is up after {time.monotonic() - begun:.1f} s")
-            code = await _send(pipeline.urls.api, say)
-            say("stopping")
-            return code
-
+        prepare_model(settings, say)
         try:
-            code = await run_with(pipeline, work, say=say)
-            if borrowed and started:
-                from inferq.cli.leftovers import remove_namespace
-
-                # An embedded Valkey is gone by now, and its keys with it.
-                await remove_namespace(with_values(pipeline.settings, redis_url=settings.redis_url), say)
+            code = run(_run(settings, Path(folder), outcomes, say, lines))
         except OperatorError:
             _show(lines)
             raise
-    if code is None:
-        return INTERRUPTED
     if code != 0:
-        _show(lines)
-    return code
+        return code
+    _print(outcomes)
+    if all(outcome.done for outcome in outcomes):
+        return 0
+    _show(lines)
+    return 1
 
 
-async def _send(url: str, say: Callable[[str], None]) -> int:
+async def _run(
+    wanted: Settings, folder: Path, outcomes: "list[Outcome]", say: Callable[[str], None], lines: deque[str]
+) -> int:
+    """Fill ``outcomes``; returns 0, or the exit code of a signal."""
+    # On a server that others use, jobs of theirs must not reach our batchers, nor ours theirs.
+    borrowed = not wanted.namespace and bool(wanted.redis_url or wanted.broker_url not in {"", RABBITMQ})
+    settings = with_values(wanted, namespace=f"demo-{secrets.token_hex(4)}-") if borrowed else wanted
+    pipeline = LocalPipeline(
+        settings,
+        state_dir=folder,
+        ports_auto=True,
+        say=say,
+        on_line=lambda name, line: lines.append(f"{name} | {line}"),
+    )
+    begun, started = time.monotonic(), False
+
+    async def work() -> int:
+        nonlocal started
+        started = True
+        say(f"the pipeline is up after {time.monotonic() - begun:.1f} s")
+        outcomes.extend(await _send(pipeline.urls.api, say))
+        say("stopping")
+        return 0
+
+    code = await run_with(pipeline, work, say=say)
+    if borrowed and started:
+        from inferq.cli.leftovers import remove_namespace
+
+        # An embedded Valkey is gone by now, and its keys with it.
+        await remove_namespace(with_values(pipeline.settings, redis_url=wanted.redis_url), say)
+    return INTERRUPTED if code is None else code
+
+
+async def _send(url: str, say: Callable[[str], None]) -> "list[Outcome]":
     from inferq.cli.api import open_api
 
     say(f"sending {len(SENTENCES)} sentences at once")
     async with open_api(url) as api:
         # Connections first, so that the times are those of submits.
-        async with asyncio.TaskGroup() as group:
-            for _ in SENTENCES:
-                group.create_task(api.check())
-        begun = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(api.run(text)) for text in SENTENCES]
-        seconds = time.perf_counter() - begun
-    outcomes = [task.result() for task in tasks]
+        await asyncio.gather(*(api.check() for _ in SENTENCES))
+        return await asyncio.gather(*(api.run(text) for text in SENTENCES))
+
+
+def _print(outcomes: "list[Outcome]") -> None:
     _print_table(outcomes)
     done = sum(outcome.done for outcome in outcomes)
+    last_ms = max(outcome.result_ms for outcome in outcomes)
     batches = {outcome.record.batch.id for outcome in outcomes if outcome.record and outcome.record.batch}
     models = {outcome.record.model for outcome in outcomes if outcome.record}
     output().print(
-        f"{done} of {len(outcomes)} done in {seconds * 1000:.0f} ms,"
+        f"{done} of {len(outcomes)} done in {last_ms:.0f} ms,"
         f" {len(batches)} {'batch' if len(batches) == 1 else 'batches'}, model {', '.join(sorted(models)) or 'none'}"
     )
-    return 0 if done == len(outcomes) else 1
 
 
 def _print_table(outcomes: "list[Outcome]") -> None:
@@ -156,4 +161,5 @@ def _print_table(outcomes: "list[Outcome]") -> None:
 
 
 def _show(lines: deque[str]) -> None:
-    sys.stderr.write("".join(f"{line}\n" for line in ["what the pipeline said last:", *lines]))
+    if lines:
+        sys.stderr.write("".join(f"{line}\n" for line in ["what the pipeline said last:", *lines]))

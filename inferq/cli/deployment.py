@@ -10,9 +10,6 @@ from inferq.errors import OperatorError
 from inferq.probe import reachable
 from inferq.settings import Settings, load, require_servers
 
-# With one of these in the environment, the operator means a deployment of his own.
-_NAMING = ("INFERQ_REDIS_URL", "INFERQ_BROKER_URL")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
@@ -31,12 +28,15 @@ class Deployment:
 def find(state_dir: Path | None, environ: Mapping[str, str] | None = None) -> Deployment:
     """Return the deployment that the environment names, else the one that runs on this machine, else the defaults.
 
+    The one that runs here is also meant where the environment names its very Redis.
+
     Raises:
         OperatorError: a setting in the environment is not allowed.
     """
     environ = os.environ if environ is None else environ
     running = runfile.read(state_dir or runfile.default_state_dir())
-    if running is None or any(environ.get(name) for name in _NAMING):
+    named = environ.get("INFERQ_REDIS_URL")
+    if running is None or (named and named != running.environ.get("INFERQ_REDIS_URL")):
         settings, _ = load(environ)
         return Deployment(settings=settings, running=None)
     settings, _ = load({**environ, **running.environ})

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from inferq.cli.flags import State, Url
-from inferq.cli.terminal import notices, printable, run
+from inferq.cli.terminal import printable, progress, run
 from inferq.errors import OperatorError
 
 
@@ -20,9 +20,9 @@ async def _doctor(state_dir: Path | None, url: str | None) -> int:
     if url is not None and not url.startswith(("http://", "https://")):
         raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
     wrong = 0
-    with notices().status("examining") as status:
+    with progress("examining") as show:
         async for finding in examine(state_dir, url):
-            status.update(f"after {finding.name}")
+            show(f"after {finding.name}")
             word, colour = ("ok", typer.colors.GREEN) if finding.ok else ("wrong", typer.colors.RED)
             typer.echo(
                 f"{typer.style(f'{word:<6}', fg=colour)} {finding.name:<10} {printable(finding.detail)}"

@@ -10,7 +10,8 @@ import msgspec
 import typer
 
 from inferq.cli.flags import Json, with_settings
-from inferq.cli.terminal import notices, output, printable, row, table
+from inferq.cli.running import progress_text
+from inferq.cli.terminal import output, progress, row, table
 from inferq.errors import OperatorError
 from inferq.modelfolder import Progress, builtin_path, digest
 from inferq.modelspec import ModelSpec, parse
@@ -65,8 +66,8 @@ def pull(
     from inferq import hub
 
     cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
-    with notices().status(f"pulling {spec.text}") as status:
-        folder = hub.resolve(spec, cache_dir=cache_dir, progress=_progress(status.update), refresh=refresh)
+    with progress(f"pulling {spec.text}") as show:
+        folder = hub.resolve(spec, cache_dir=cache_dir, progress=_report_to(show), refresh=refresh)
     if folder.note:
         typer.echo(f"inferq: {folder.note}", err=True)
     typer.echo(f"{folder.path}")
@@ -80,8 +81,8 @@ def export(
     """Make a model folder from a Hugging Face model; needs the `export` extra."""
     from inferq.export import export as make
 
-    with notices().status(f"exporting {printable(source)}") as status:
-        made = make(source, target, progress=_progress(status.update))
+    with progress(f"exporting {source}") as show:
+        made = make(source, target, progress=_report_to(show))
     typer.echo(made.summary())
 
 
@@ -95,8 +96,8 @@ def random(
     """Make a full-size DistilBERT with random weights, for benchmarks; needs the `export` extra."""
     from inferq.export import random_distilbert
 
-    with notices().status("making a random DistilBERT") as status:
-        made = random_distilbert(target, seed=seed, progress=_progress(status.update))
+    with progress("making a random DistilBERT") as show:
+        made = random_distilbert(target, seed=seed, progress=_report_to(show))
     typer.echo(made.summary())
 
 
@@ -124,7 +125,7 @@ def _check(flags: dict[str, str], which: str | None, *options: str) -> int:
         *options,
         settings.model,
     ]
-    with notices().status(f"loading {printable(settings.model)}"):
+    with progress(f"loading {settings.model}"):
         ended = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     typer.echo(ended.stdout, nl=False)
     return ended.returncode
@@ -142,9 +143,5 @@ def _entry(model: str, folder: Path) -> _Entry:
     return _Entry(model=model, path=str(folder), size_bytes=size_bytes, sha256=digest(folder))
 
 
-def _progress(show: Callable[[str], None]) -> Progress:
-    def report(what: str, done_bytes: int, total_bytes: int) -> None:
-        share = f" {done_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB" if total_bytes else ""
-        show(printable(f"{what}{share}"))
-
-    return report
+def _report_to(show: Callable[[str], None]) -> Progress:
+    return lambda what, done_bytes, total_bytes: show(progress_text(what, done_bytes, total_bytes))

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from inferq.modelspec import parse as parse_model
 from inferq.settings import Settings
 
 INTERRUPTED: Final = 130
+_REPORT_EVERY_S: Final = 3.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,15 +54,24 @@ async def run_with(
             loop.remove_signal_handler(number)
 
 
-async def prepare_model(settings: Settings, progress: Callable[[str], None]) -> None:
+def prepare_model(settings: Settings, say: Callable[[str], None]) -> None:
     """Check the model before anything is started, downloading it where need be; raises OperatorError."""
+    said: tuple[str, float] = ("", 0.0)
 
     def report(what: str, done_bytes: int, total_bytes: int) -> None:
-        size = f" {done_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB" if total_bytes else ""
-        progress(f"{what}{size}")
+        nonlocal said
+        now = time.monotonic()
+        if what != said[0] or now - said[1] > _REPORT_EVERY_S:
+            said = what, now
+            say(progress_text(what, done_bytes, total_bytes))
 
     cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
-    await asyncio.to_thread(resolve, parse_model(settings.model), cache_dir=cache_dir, progress=report)
+    resolve(parse_model(settings.model), cache_dir=cache_dir, progress=report)
+
+
+def progress_text(what: str, done_bytes: int, total_bytes: int) -> str:
+    """Return progress as one line."""
+    return what + (f" {done_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB" if total_bytes else "")
 
 
 def for_eyes(settings: Settings) -> str:

@@ -1,7 +1,6 @@
 """`inferq submit`: texts in, results out, in their order."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,8 @@ import typer
 
 from inferq.cli.deployment import api_url
 from inferq.cli.flags import Json, State, Url
-from inferq.cli.terminal import notices, printable, run
+from inferq.cli.stdin import stdin_lines
+from inferq.cli.terminal import printable, progress, run
 from inferq.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -52,21 +52,21 @@ async def _read(texts: list[str]) -> AsyncIterator[str]:
         if text != "-":
             yield text
             continue
-        while line := await asyncio.to_thread(sys.stdin.readline):
+        async for line in stdin_lines():
             if line.strip():
-                yield line.rstrip("\r\n")
+                yield line
 
 
 async def _print_in_order(under_way: "asyncio.Queue[asyncio.Task[Outcome] | None]", *, as_json: bool) -> int:
     """Print each outcome and return how many were not done."""
     printed = failed = 0
-    with notices().status("waiting for the first result") as status:
+    with progress("waiting for the first result") as show:
         while (task := await under_way.get()) is not None:
             outcome = await task
             typer.echo(_as_json(outcome) if as_json else _as_text(outcome))
             printed += 1
             failed += not outcome.done
-            status.update(f"{printed} results")
+            show(f"{printed} results")
     return failed
 
 

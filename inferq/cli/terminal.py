@@ -2,10 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +29,21 @@ def notices() -> Console:
         soft_wrap=not sys.stderr.isatty(),
         width=None if sys.stderr.isatty() else PLAIN_WIDTH,
     )
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner with a text on a terminal, and nothing elsewhere; yields a function that changes the text."""
+    spinner = Spinner("dots", Text(printable(text)))
+    with Live(
+        spinner,
+        console=notices(),
+        transient=True,
+        refresh_per_second=8,
+        # Results that go to a file must not be led to the terminal along with the spinner.
+        redirect_stdout=sys.stdout.isatty(),
+    ):
+        yield lambda text: spinner.update(text=Text(printable(text)))
 
 
 def printable(text: str, most: int = 0) -> str:

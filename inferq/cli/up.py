@@ -41,16 +41,15 @@ def up(
     if ports is Ports.AUTO and given:
         raise OperatorError(f"--{given[0].replace('_', '-')} and --ports auto exclude each other: give one")
     settings = with_values(settings, log_format=for_eyes(settings))
-    raise typer.Exit(
-        run(_up(settings, ports_auto=ports is Ports.AUTO, state_dir=state or default_state_dir()))
-    )
-
-
-async def _up(settings: Settings, *, ports_auto: bool, state_dir: Path) -> int:
     log = LogLines()
     for variable in unknown(os.environ):
         log.say(f"{variable} is no setting and changes nothing; `inferq config` lists those that are")
-    await prepare_model(settings, log.say)
+    prepare_model(settings, log.say)
+    state_dir = state or default_state_dir()
+    raise typer.Exit(run(_up(settings, log, ports_auto=ports is Ports.AUTO, state_dir=state_dir)))
+
+
+async def _up(settings: Settings, log: LogLines, *, ports_auto: bool, state_dir: Path) -> int:
     pipeline = LocalPipeline(
         settings, state_dir=state_dir, ports_auto=ports_auto, say=log.say, on_line=log.write
     )

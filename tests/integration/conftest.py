@@ -22,10 +22,13 @@ async def rabbit(namespace: str, valkey_url: str, rabbit_url: str) -> AsyncItera
 
 
 @pytest.fixture(params=["streams", "rabbitmq"])
-async def either(
-    request: pytest.FixtureRequest, namespace: str, valkey_url: str
-) -> AsyncIterator[Deployment]:
+def broker_url(request: pytest.FixtureRequest, valkey_url: str) -> str:
+    """URL of each of the brokers in turn; RabbitMQ is started only when its turn comes."""
+    return valkey_url if request.param == "streams" else str(request.getfixturevalue("rabbit_url"))
+
+
+@pytest.fixture
+async def either(namespace: str, valkey_url: str, broker_url: str) -> AsyncIterator[Deployment]:
     """A deployment on each of the brokers in turn."""
-    broker_url = valkey_url if request.param == "streams" else request.getfixturevalue("rabbit_url")
     async with deployment(namespace, valkey_url, broker_url) as it:
         yield it

@@ -61,7 +61,7 @@ def _closes(policy: Policy, arrivals_s: Sequence[float], free_at_s: float) -> tu
     ],
 )
 def test_decisions(policy: Policy, view: View, now_s: float, decision: Decision) -> None:
-    """Nothing waits: ask at the next arrival. Full closes at once. Then greedy closes, and fixed looks at its window."""
+    """Nothing waits: ask at the next arrival. Full closes at once. Else greedy closes, and fixed asks its window."""
     assert policy.decide(view, now_s) == decision
 
 

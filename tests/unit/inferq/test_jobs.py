@@ -55,7 +55,9 @@ def test_nothing_leaves_a_final_status() -> None:
 @pytest.mark.parametrize("move", Move)
 def test_sources_and_target_read_the_table(move: Move) -> None:
     """The store asks by move: which statuses it may leave, and the one it leads to."""
-    assert (sources(move), target(move)) == LIFECYCLE[move]
+    leaves, leads_to = LIFECYCLE[move]
+    assert sources(move) == leaves
+    assert target(move) == leads_to
 
 
 @given(st.lists(st.sampled_from(Move), max_size=30))

