@@ -7,9 +7,13 @@ alive and does nothing, so the process is asked to stop, in order, and whoever s
 import asyncio
 import signal
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import structlog
+
+# Libraries lose a cancellation now and then (`asyncio.wait_for` does, before Python 3.12), so it is repeated; what a
+# task does to end in order takes less than this.
+ASK_AGAIN_S: Final = 3.0
 
 _log = structlog.get_logger(__name__)
 
@@ -23,10 +27,11 @@ def spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
 
 async def end(*tasks: asyncio.Task[None] | None) -> None:
     """Cancel tasks and wait until they have ended."""
-    begun = [task for task in tasks if task is not None]
-    for task in begun:
-        task.cancel()
-    await asyncio.gather(*begun, return_exceptions=True)
+    alive = {task for task in tasks if task is not None}
+    while alive:
+        for task in alive:
+            task.cancel()
+        _, alive = await asyncio.wait(alive, timeout=ASK_AGAIN_S)
 
 
 def _ended(task: asyncio.Task[None]) -> None:

@@ -5,14 +5,16 @@ again behind its back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from inferq.errors import Unavailable
 from inferq.scripts import Script
@@ -21,6 +23,39 @@ from inferq.scripts import Script
 CONNECT_TIMEOUT_S: Final = 0.8
 REPLY_TIMEOUT_S: Final = 0.8
 MAX_CONNECTIONS: Final = 32
+
+
+class _Sending(Connection):
+    """A connection that sends without `asyncio.wait_for`.
+
+    Before Python 3.12 that swallows a cancellation which comes in the moment when the write ends, and a task that loops
+    over commands would never end. It also costs a task for each command. Health checks are left out: none is asked for.
+    """
+
+    async def send_packed_command(
+        self, command: bytes | str | Iterable[bytes], check_health: bool = True
+    ) -> None:
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
+        if isinstance(command, str):
+            command = command.encode()
+        try:
+            async with asyncio.timeout(self.socket_timeout):
+                assert self._writer is not None, "it is connected"
+                self._writer.writelines([command] if isinstance(command, bytes) else command)
+                await self._writer.drain()
+        except BaseException as error:
+            # Half a command may have gone out.
+            await self.disconnect(nowait=True)
+            if isinstance(error, TimeoutError):
+                raise RedisTimeoutError("Timeout writing to socket") from None
+            if isinstance(error, OSError):
+                raise RedisConnectionError(f"Error while writing to socket: {error}") from error
+            raise
+
+
+class _SecureSending(_Sending, SSLConnection):
+    """The same over TLS."""
 
 
 def connect(
@@ -39,6 +74,7 @@ def connect(
         decode_responses=False,
         protocol=2,
     )
+    pool.connection_class = _SecureSending if issubclass(pool.connection_class, SSLConnection) else _Sending
     return Redis.from_pool(pool)
 
 

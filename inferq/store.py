@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from redis.asyncio import Redis
 
+from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
 from inferq.jobs import FINAL, JobRecord, Move, OpenJob, Status, sources, target
 from inferq.names import Names
@@ -49,6 +50,11 @@ class Store:
         self.names = names
         self._job_ttl_s = job_ttl_s
         self._result_ttl_s = result_ttl_s
+
+    async def weaknesses(self) -> list[Weakness]:
+        """Return what speaks against keeping records in this Redis; raises `Unavailable`."""
+        async with translated("describe itself"):
+            return weaknesses(await self._redis.info("memory") | await self._redis.info("persistence"))
 
     @property
     def redis(self) -> Redis:

@@ -7,6 +7,7 @@ import socket
 
 import structlog
 
+from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import Broker, make_broker
 from inferq.errors import Unavailable
@@ -52,13 +53,13 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
     async with asyncio.TaskGroup() as tasks:
         background = [
             tasks.create_task(_open(broker, stopping)),
+            tasks.create_task(_warn(store)),
             tasks.create_task(stats.run(lambda: infer.accepted_jobs)),
             tasks.create_task(Sweeper(store, broker, process_id=process_id).run()),
         ]
         _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
         await serve_until(server, listener, stopping)
-        for task in background:
-            task.cancel()
+        await end(*background)
     await broker.close()
     await redis.aclose()
     _log.info("ingress.stopped")
@@ -74,6 +75,20 @@ async def _open(broker: Broker, stopping: asyncio.Event) -> None:
             _log.warning("ingress.broker_away", error=error.detail)
             await asyncio.sleep(backoff.next_s())
         else:
+            return
+
+
+async def _warn(store: Store) -> None:
+    """Say what this Redis may lose, once it answers."""
+    backoff = Backoff()
+    while True:
+        try:
+            found = await store.weaknesses()
+        except Unavailable:
+            await asyncio.sleep(backoff.next_s())
+        else:
+            for weakness in found:
+                _log.warning("ingress.redis_may_lose_jobs", detail=weakness.detail, cure=weakness.cure)
             return
 
 

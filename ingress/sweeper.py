@@ -96,13 +96,16 @@ class Sweeper:
                 await evaluate(self._store.redis, LOCK, [self._store.names.sweeper], [self._id, LOCK_MS])
             )
 
-    async def _give_up(self, body: bytes, queue: str) -> DeadLetter:
-        """Finish the record of a message that the broker itself gave up."""
+    async def _give_up(self, body: bytes, queue: str) -> DeadLetter | None:
+        """Finish the record of a message that the broker itself gave up; None when the job had ended before."""
         job_id = job_id_of(body)
         detail = "the broker gave the message up after too many deliveries"
         attempt = 0
         if job_id is not None:
-            moved = await self._store.move(fail(job_id, ErrorCode.ENGINE_CRASHED, detail))
+            # The burial stays due in the record, so that a crash before it does not lose the letter.
+            moved = await self._store.move(fail(job_id, ErrorCode.ENGINE_CRASHED, detail, bury=True))
+            if not moved.applied and not moved.burial_due and moved.status is not None:
+                return None
             attempt = moved.attempt
         _log.error("sweeper.broker_gave_up", job_id=job_id, queue=queue)
         return dead_letter(

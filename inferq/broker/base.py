@@ -20,7 +20,11 @@ Deliver = Callable[[Delivery], None]
 
 
 class Consumer(Protocol):
-    """A batcher's end of a set of queues. At most ``prefetch`` deliveries are out at a time."""
+    """A batcher's end of a set of queues.
+
+    At most ``prefetch`` deliveries of a queue are out at a time. Where the broker can bound several queues together, as
+    Streams can, that holds for all of them; otherwise those after the first have half of it each.
+    """
 
     @property
     def ready(self) -> bool:
@@ -94,10 +98,10 @@ class Broker(Protocol):
     async def requeue(self, job: OpenJob) -> None:
         """Publish the message of a job that lost it."""
 
-    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter]]) -> int:
-        """Turn what the broker itself gave up into dead letters, and return how many.
+    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter | None]]) -> int:
+        """Turn what the broker itself gave up into dead letters, and return how many messages that were.
 
-        ``write`` takes body and queue, finishes the record and returns the letter.
+        ``write`` takes body and queue, finishes the record and returns the letter; None when the job needs none.
         """
 
     async def depth(self) -> int:

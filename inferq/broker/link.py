@@ -13,7 +13,12 @@ from typing import Any, Final
 import aio_pika
 import structlog
 from aio_pika.abc import AbstractChannel, AbstractConnection
-from aio_pika.exceptions import AMQPError, AuthenticationError, ProbableAuthenticationError
+from aio_pika.exceptions import (
+    AMQPError,
+    AuthenticationError,
+    InvalidFrameError,
+    ProbableAuthenticationError,
+)
 
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
@@ -103,6 +108,13 @@ class Link:
         except OperatorError:
             await self._drop()
             raise
+        except InvalidFrameError as error:
+            # What aiormq makes of a refused virtual host; a node that is still starting refuses it too.
+            await self._drop()
+            raise Unavailable(
+                f"the broker {redact(self._url)} does not open this virtual host: correct INFERQ_BROKER_URL"
+                " unless it is starting"
+            ) from error
         except (AMQPError, OSError, EOFError, TimeoutError, RuntimeError) as error:
             await self._drop()
             raise Unavailable(f"the broker {redact(self._url)} is away: {type(error).__name__}") from error

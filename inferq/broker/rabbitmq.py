@@ -38,6 +38,8 @@ POLL_S: Final = 0.25
 # Looking through dead letters takes them one by one.
 BROWSE_S: Final = 60.0
 DROPPED_AT_ONCE: Final = 100
+# Beyond so many dead letters a list shows some, and in any order.
+LIST_MOST: Final = 10_000
 # How many publishes may wait for their confirms; further ones wait their turn inside their own deadline.
 IN_FLIGHT: Final = 512
 # A job this much older than the youngest one seen from its queue has been delivered, or its message is gone.
@@ -148,12 +150,17 @@ class RabbitBroker:
 
     async def dead(self, limit: int) -> list[DeadEntry]:
         """List dead letters, oldest first, and leave them where they are; raises `Unavailable`."""
-        async with _translated(BROWSE_S), self._browse(self._names.dead_queue, limit) as messages:
-            return [
+        # All of them, since what is put back goes behind what was not taken.
+        async with (
+            _translated(BROWSE_S),
+            self._browse(self._names.dead_queue, max(limit, LIST_MOST)) as messages,
+        ):
+            entries = [
                 DeadEntry(key=str(message.delivery_tag), letter=letter)
                 for message in messages
                 if (letter := _letter(message)) is not None
             ]
+        return entries[:limit]
 
     async def drop_dead(self, job_ids: set[str] | None) -> list[DeadLetter]:
         """Remove the dead letters of these jobs (of all, when None) and return them; raises `Unavailable`."""
@@ -166,7 +173,7 @@ class RabbitBroker:
                     dropped.append(letter)
         return dropped
 
-    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter]]) -> int:
+    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter | None]]) -> int:
         """Turn what the broker itself gave up into dead letters; raises `Unavailable`."""
         settled = 0
         async with (
@@ -175,7 +182,9 @@ class RabbitBroker:
         ):
             for message in messages:
                 source = str((message.headers or {}).get("x-first-death-queue", self._queues[0]))
-                await self._bury(await write(message.body, source))
+                letter = await write(message.body, source)
+                if letter is not None:
+                    await self._bury(letter)
                 await message.ack()
                 settled += 1
         return settled
@@ -288,7 +297,7 @@ class RabbitBroker:
 
     @asynccontextmanager
     async def _browse(self, name: str, limit: int) -> AsyncIterator[list[AbstractIncomingMessage]]:
-        """Take messages for a while; closing the channel puts back those that were not acked."""
+        """Take messages for a while; those that were not acked are put back."""
         channel = await self._link.connection.channel()
         try:
             queue = await channel.get_queue(name, ensure=False)
@@ -299,6 +308,10 @@ class RabbitBroker:
                     break
                 messages.append(message)
             yield messages
+            # One by one: closing the channel would put them back as well, but in any order.
+            for message in messages:
+                if not message.processed:
+                    await message.reject(requeue=True)
         finally:
             await channel.close()
 

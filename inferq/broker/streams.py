@@ -106,7 +106,7 @@ class StreamsBroker:
         async with translated("take the job"):
             await evaluate(self._redis, REQUEUE, [self._names.job(job.job_id), job.queue], [job.job_id])
 
-    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter]]) -> int:
+    async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter | None]]) -> int:
         """Return 0: Streams give nothing up by themselves."""
         return 0
 

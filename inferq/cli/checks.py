@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from inferq.cli.deployment import Deployment, find
+from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
 from inferq.probe import ask, reachable
 from inferq.runfile import RunningService
@@ -127,14 +128,8 @@ async def _redis(settings: Settings) -> str:
         raise Wrong(f"{place}: {error}", "start that Redis, or correct INFERQ_REDIS_URL") from error
     finally:
         await redis.aclose()
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction" and int(info.get("maxmemory", 0)) > 0:
-        raise Wrong(f"{place} may evict records ({policy})", "set maxmemory-policy to noeviction there")
-    if not int(info.get("aof_enabled", 0)):
-        raise Wrong(
-            f"{place} keeps no append-only file, so a crash loses accepted jobs",
-            "set appendonly to yes there",
-        )
+    for weakness in weaknesses(info):
+        raise Wrong(f"{place}: {weakness.detail}", weakness.cure)
     name = "Valkey" if "valkey_version" in info else "Redis"
     version = info.get("valkey_version") or info.get("redis_version")
     return f"{place}: {name} {version}, durable, evicts nothing"

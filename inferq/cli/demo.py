@@ -54,12 +54,12 @@ def _demo(settings: Settings) -> int:
     watched = sys.stderr.isatty()
     with (
         tempfile.TemporaryDirectory(prefix="inferq-demo-", ignore_cleanup_errors=True) as folder,
-        progress("starting") as show,
+        progress("starting") as shown,
     ):
 
         def say(text: str) -> None:
             lines.append(f"inferq | {text}")
-            show(text)
+            shown.show(text)
             if not watched:
                 sys.stderr.write(f"{text}\n")
 

@@ -20,15 +20,13 @@ async def _doctor(state_dir: Path | None, url: str | None) -> int:
     if url is not None and not url.startswith(("http://", "https://")):
         raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
     wrong = 0
-    with progress("examining") as show:
+    with progress("examining") as shown:
         async for finding in examine(state_dir, url):
-            show(f"after {finding.name}")
-            word, colour = ("ok", typer.colors.GREEN) if finding.ok else ("wrong", typer.colors.RED)
-            typer.echo(
-                f"{typer.style(f'{word:<6}', fg=colour)} {finding.name:<10} {printable(finding.detail)}"
-            )
+            shown.show(f"after {finding.name}")
+            word = "ok" if finding.ok else "wrong"
+            shown.line(f"{word:<6} {finding.name:<10} {printable(finding.detail)}")
             if finding.cure:
-                typer.echo(f"       {'':<10} cure: {printable(finding.cure)}")
+                shown.line(f"{'':<6} {'':<10} cure: {printable(finding.cure)}")
             wrong += not finding.ok
     typer.echo(f"{wrong} wrong" if wrong else "everything is well")
     return 1 if wrong else 0

@@ -66,8 +66,8 @@ def pull(
     from inferq import hub
 
     cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
-    with progress(f"pulling {spec.text}") as show:
-        folder = hub.resolve(spec, cache_dir=cache_dir, progress=_report_to(show), refresh=refresh)
+    with progress(f"pulling {spec.text}") as shown:
+        folder = hub.resolve(spec, cache_dir=cache_dir, progress=_report_to(shown.show), refresh=refresh)
     if folder.note:
         typer.echo(f"inferq: {folder.note}", err=True)
     typer.echo(f"{folder.path}")
@@ -81,8 +81,8 @@ def export(
     """Make a model folder from a Hugging Face model; needs the `export` extra."""
     from inferq.export import export as make
 
-    with progress(f"exporting {source}") as show:
-        made = make(source, target, progress=_report_to(show))
+    with progress(f"exporting {source}") as shown:
+        made = make(source, target, progress=_report_to(shown.show))
     typer.echo(made.summary())
 
 
@@ -96,8 +96,8 @@ def random(
     """Make a full-size DistilBERT with random weights, for benchmarks; needs the `export` extra."""
     from inferq.export import random_distilbert
 
-    with progress("making a random DistilBERT") as show:
-        made = random_distilbert(target, seed=seed, progress=_report_to(show))
+    with progress("making a random DistilBERT") as shown:
+        made = random_distilbert(target, seed=seed, progress=_report_to(shown.show))
     typer.echo(made.summary())
 
 

@@ -1,6 +1,7 @@
 """`inferq submit`: texts in, results out, in their order."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,11 +36,13 @@ def submit(
 async def _submit(url: str, texts: list[str], *, as_json: bool) -> int:
     from inferq.cli.api import MAX_IN_FLIGHT, open_api
 
+    # A spinner would run into what somebody types.
+    typed = "-" in texts and sys.stdin.isatty()
     async with open_api(url) as api, asyncio.TaskGroup() as group:
         await api.check()
         # The queue bounds how many are under way; results are printed in the order of their texts.
         under_way: asyncio.Queue[asyncio.Task[Outcome] | None] = asyncio.Queue(MAX_IN_FLIGHT - 1)
-        printing = group.create_task(_print_in_order(under_way, as_json=as_json))
+        printing = group.create_task(_print_in_order(under_way, as_json=as_json, typed=typed))
         async for text in _read(texts):
             await under_way.put(group.create_task(api.run(text)))
         await under_way.put(None)
@@ -57,16 +60,18 @@ async def _read(texts: list[str]) -> AsyncIterator[str]:
                 yield line
 
 
-async def _print_in_order(under_way: "asyncio.Queue[asyncio.Task[Outcome] | None]", *, as_json: bool) -> int:
+async def _print_in_order(
+    under_way: "asyncio.Queue[asyncio.Task[Outcome] | None]", *, as_json: bool, typed: bool
+) -> int:
     """Print each outcome and return how many were not done."""
     printed = failed = 0
-    with progress("waiting for the first result") as show:
+    with progress("waiting for the first result", quiet=typed) as shown:
         while (task := await under_way.get()) is not None:
             outcome = await task
-            typer.echo(_as_json(outcome) if as_json else _as_text(outcome))
+            shown.line(_as_json(outcome) if as_json else _as_text(outcome))
             printed += 1
             failed += not outcome.done
-            show(f"{printed} results")
+            shown.show(f"{printed} printed")
     return failed
 
 

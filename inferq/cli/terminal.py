@@ -2,10 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
@@ -17,33 +18,45 @@ PLAIN_WIDTH: Final = 120
 
 def output() -> Console:
     """Make the console of standard output; without a terminal its tables are 120 wide."""
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-
-
-def notices() -> Console:
-    """Make the console of standard error; without a terminal its lines are never wrapped."""
     return Console(
-        stderr=True,
-        highlight=False,
-        markup=False,
-        soft_wrap=not sys.stderr.isatty(),
-        width=None if sys.stderr.isatty() else PLAIN_WIDTH,
+        highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH
     )
 
 
+def notices() -> Console:
+    """Make the console of standard error."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+class Progress:
+    """A spinner with a text, on a terminal, and lines of output beside it; made by `progress`."""
+
+    def __init__(self, spinner: Spinner, console: Console) -> None:
+        self._spinner, self._console = spinner, console
+
+    def show(self, text: str) -> None:
+        """Change the spinner's text."""
+        self._spinner.update(text=Text(printable(text)))
+
+    def line(self, text: str) -> None:
+        """Write one line to standard output."""
+        if sys.stdout.isatty():
+            self._console.print(Text(text), soft_wrap=True)
+        else:
+            typer.echo(text)
+
+
 @contextmanager
-def progress(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner with a text on a terminal, and nothing elsewhere; yields a function that changes the text."""
+def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
+    """Show a spinner while something takes time; ``quiet`` leaves it out, as for somebody who types."""
+    # On the console of the results where that is a terminal, so that they and the spinner do not mix.
+    console = output() if sys.stdout.isatty() else notices()
     spinner = Spinner("dots", Text(printable(text)))
-    with Live(
-        spinner,
-        console=notices(),
-        transient=True,
-        refresh_per_second=8,
-        # Results that go to a file must not be led to the terminal along with the spinner.
-        redirect_stdout=sys.stdout.isatty(),
-    ):
-        yield lambda text: spinner.update(text=Text(printable(text)))
+    if quiet or not console.is_terminal:
+        yield Progress(spinner, console)
+        return
+    with Live(spinner, console=console, transient=True, refresh_per_second=8, redirect_stdout=False):
+        yield Progress(spinner, console)
 
 
 def printable(text: str, most: int = 0) -> str:

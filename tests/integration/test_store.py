@@ -52,7 +52,7 @@ class Ear:
         """Return all events since the last call: a mark is sent after them, on the same channel."""
         mark = f"mark {next(self._marks)}".encode()
         await self._deployment.redis.publish(self._deployment.names.events, mark)
-        events = []
+        events: list[Event] = []
         async with asyncio.timeout(5.0):
             while True:
                 message = await self._pubsub.get_message(ignore_subscribe_messages=True, timeout=1.0)

@@ -1,0 +1,184 @@
+"""The feed on the real Valkey: one subscription, what is routed where, and what makes good for a gap."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import inferq.feed as feed_module
+from inferq.background import end, spawn
+from inferq.feed import Feed, snapshot
+from inferq.jobs import Status
+from inferq.messages import Event, encode_event
+from inferq.redis import connect
+from inferq.steps import Origin, cancel, give_back, start
+from tests.deployment import Deployment, finished
+from tests.proxy import proxied
+from tests.support import eventually
+
+
+@asynccontextmanager
+async def feeding(streams: Deployment, url: str | None = None) -> AsyncIterator[Feed]:
+    """Run a feed, whose subscription goes by way of ``url``."""
+    subscriber = connect(url or streams.redis_url, max_connections=2, reply_timeout_s=None)
+    feed = Feed(streams.store, subscriber)
+    running = spawn(feed.run(), "feed")
+    try:
+        await eventually(lambda: feed.ready, what="the subscription")
+        yield feed
+    finally:
+        await end(running)
+        await subscriber.aclose()
+
+
+async def created(streams: Deployment) -> Origin:
+    """Make a record."""
+    origin = streams.job()
+    await streams.store.create(origin)
+    return origin
+
+
+async def test_a_watcher_gets_every_change_of_its_job(streams: Deployment) -> None:
+    """Each change comes once, in order, with the record as it then was; other jobs do not."""
+    mine, other = await created(streams), await created(streams)
+    got: list[Event] = []
+    async with feeding(streams) as feed:
+        feed.watch(mine.job.job_id, got.append)
+        for origin in (other, mine):
+            await streams.store.move(start(origin))
+            await streams.store.move(finished(origin))
+        await eventually(lambda: len(got) >= 2)
+    assert [(event.type, event.seq) for event in got] == [("job.running", 2), ("job.done", 3)]
+    assert got[-1].record == await streams.store.read(mine.job.job_id)
+    assert got[-1] == snapshot(got[-1].record)
+
+
+async def test_all_watchers_of_a_job_hear_it_and_none_that_ended(streams: Deployment) -> None:
+    """Several watch one job; who ended hears nothing more, and nothing is left of them."""
+    origin = await created(streams)
+    first: list[Event] = []
+    second: list[Event] = []
+    async with feeding(streams) as feed:
+        ends = [feed.watch(origin.job.job_id, got.append) for got in (first, second)]
+        assert feed.watched_jobs == 1
+        await streams.store.move(start(origin))
+        await eventually(lambda: first and second)
+        ends[0]()
+        ends[0]()
+        await streams.store.move(give_back(origin.job.job_id))
+        await eventually(lambda: len(second) == 2)
+        assert len(first) == 1
+        ends[1]()
+        assert feed.watched_jobs == 0
+
+
+async def test_a_killed_subscription_is_made_good(streams: Deployment) -> None:
+    """After the server dropped the subscription every watched job is read again, whatever was missed."""
+    done, running, queued = [await created(streams) for _ in range(3)]
+    got: list[Event] = []
+    async with feeding(streams) as feed:
+        for origin in (done, running, queued):
+            feed.watch(origin.job.job_id, got.append)
+        await streams.redis.client_kill_filter(_type="pubsub")
+        await streams.store.move(start(done))
+        await streams.store.move(finished(done))
+        await streams.store.move(start(running))
+        await eventually(
+            lambda: (
+                {(event.job_id, event.status) for event in got}
+                >= {
+                    (done.job.job_id, Status.DONE),
+                    (running.job.job_id, Status.RUNNING),
+                    (queued.job.job_id, Status.QUEUED),
+                }
+            ),
+            what="a look at every watched job",
+        )
+        assert feed.ready
+
+
+async def test_silence_is_noticed(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subscription that hangs without a word is given up by the deadline of its ping, and made good."""
+    monkeypatch.setattr(feed_module, "PING_EVERY_S", 0.2)
+    monkeypatch.setattr(feed_module, "SILENCE_S", 0.6)
+    origin = await created(streams)
+    got: list[Event] = []
+    async with proxied(streams.redis_url) as (proxy, url), feeding(streams, url) as feed:
+        feed.watch(origin.job.job_id, got.append)
+        # Silence alone is not death: pings are answered.
+        await streams.store.move(start(origin))
+        await eventually(lambda: len(got) == 1)
+        proxy.freeze()
+        await streams.store.move(cancel(origin.job.job_id))
+        await eventually(lambda: not feed.ready, 3.0, what="notice of the silence")
+        assert len(got) == 1
+        await proxy.resume()
+        await eventually(lambda: got[-1].status is Status.CANCELLED, what="the missed event")
+        await eventually(lambda: feed.ready)
+
+
+async def test_quiet_is_not_silence(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subscription on which nothing happens stays up: its pings are answered."""
+    monkeypatch.setattr(feed_module, "PING_EVERY_S", 0.05)
+    monkeypatch.setattr(feed_module, "SILENCE_S", 0.3)
+    lost = []
+    async with feeding(streams) as feed:
+
+        async def pings() -> bool:
+            lost.append(not feed.ready)
+            stats = await streams.redis.info("commandstats")
+            return bool(stats.get("cmdstat_ping", {"calls": 0})["calls"] >= before + 20)
+
+        before = (await streams.redis.info("commandstats")).get("cmdstat_ping", {"calls": 0})["calls"]
+        await eventually(pings, what="twenty pings")
+    assert not any(lost)
+
+
+async def test_a_feed_waits_for_a_server(streams: Deployment) -> None:
+    """Without a server the feed is not ready and keeps trying; with one it is."""
+    async with proxied(streams.redis_url) as (proxy, url):
+        await proxy.cut()
+        subscriber = connect(url, max_connections=2, reply_timeout_s=None)
+        feed = Feed(streams.store, subscriber)
+        running = spawn(feed.run(), "feed")
+        try:
+            assert not feed.ready
+            await proxy.resume()
+            await eventually(lambda: feed.ready)
+            await proxy.cut()
+            await eventually(lambda: not feed.ready)
+            await proxy.resume()
+            await eventually(lambda: feed.ready)
+        finally:
+            await end(running)
+            await subscriber.aclose()
+
+
+async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -> None:
+    """An event from before a repair is dropped; a final one of a record that was rebuilt is not."""
+    origin = await created(streams)
+    job_id = origin.job.job_id
+    got: list[Event] = []
+
+    def event(seq: int, status: Status) -> bytes:
+        return encode_event(Event(job_id=job_id, seq=seq, type=f"job.{status}", record=b"{}"))
+
+    async with feeding(streams) as feed:
+        feed.watch(job_id, got.append)
+        for seq, status in ((5, Status.RUNNING), (4, Status.QUEUED), (6, Status.QUEUED), (3, Status.DONE)):
+            await streams.redis.publish(streams.names.events, event(seq, status))
+        await eventually(lambda: got and got[-1].seq == 3)
+    assert [one.seq for one in got] == [5, 6, 3]
+
+
+async def test_rubbish_on_the_channel_is_passed_over(streams: Deployment) -> None:
+    """Whatever else is published on the channel harms nothing."""
+    origin = await created(streams)
+    got: list[Event] = []
+    async with feeding(streams) as feed:
+        feed.watch(origin.job.job_id, got.append)
+        for payload in (b"", b"\xff\xfe", b"1 job.done\n{}", b"2 job.done x 1\n{}", b"1 job.what x 1\n{}"):
+            await streams.redis.publish(streams.names.events, payload)
+        await streams.store.move(start(origin))
+        await eventually(lambda: got)
+        assert feed.ready
