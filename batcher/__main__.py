@@ -79,7 +79,10 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
         store, tally, batcher_id=batcher_id, labels=loaded.labels, max_attempts=settings.max_attempts
     )
     worker = Worker(
-        window=Window(max_batch_size=settings.max_batch_size, max_batch_tokens=settings.max_batch_tokens),
+        window=Window(
+            max_batch_size=settings.max_batch_size,
+            max_batch_tokens=settings.max_batch_tokens,
+        ),
         policy=make_policy(
             settings.batch_policy, max_batch_size=settings.max_batch_size, max_wait_ms=settings.max_wait_ms
         ),

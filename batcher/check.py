@@ -77,7 +77,7 @@ def bench(model: Model) -> list[dict[str, float]]:
 def _answer(model: Model, tokenizer: TextTokenizer, text: str) -> dict[str, Any]:
     try:
         encoded = tokenizer.encode(text)
-        logits = model.run(*pack_run(0, [encoded.ids], pad_id=tokenizer.pad_id).arrays())
+        logits = model.run(*pack_run(0, [encoded.ids], pad_id=tokenizer.pad_id).arrays()).logits
         return {"text": text, **scores(logits[0].tolist(), model.labels), "truncated": encoded.truncated}
     except (InputRefused, ValueError, RuntimeError) as error:
         raise OperatorError(f"the model does not answer {text[:40]!r}: {error}") from error

@@ -57,10 +57,11 @@ class EngineLost(InferqError):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a batch gave: logits (rows, labels) and how long the model took, in milliseconds."""
+    """What a batch gave: logits (rows, labels), how long the model took, and for how many tokens, padding counted."""
 
     logits: Logits
     compute_ms: float
+    computed_tokens: int
 
 
 class Engine:
@@ -133,7 +134,9 @@ class Engine:
         if not isinstance(answer, Ran) or answer.run_id != run.run_id:
             self._kill()
             raise EngineLost("the engine answered out of turn", hung=False)
-        return Answer(logits=answer.matrix(), compute_ms=answer.compute_ms)
+        return Answer(
+            logits=answer.matrix(), compute_ms=answer.compute_ms, computed_tokens=answer.computed_tokens
+        )
 
     async def _keep(self) -> None:
         """Replace the process whenever it ends."""

@@ -74,7 +74,7 @@ class Engine:
         ids, mask = message.arrays()
         started = time.perf_counter()
         try:
-            logits = self._model.run(ids, mask)
+            logits, computed_tokens = self._model.run(ids, mask)
         except Exception as error:
             # whatever a model raises fails its batch alone; the runtime's exceptions have no common class
             detail = (str(error).strip() or "no detail").splitlines()[0][:300]
@@ -89,6 +89,7 @@ class Engine:
             labels=logits.shape[1],
             logits=np.ascontiguousarray(logits, dtype="<f4").tobytes(),
             compute_ms=compute_ms,
+            computed_tokens=computed_tokens,
         )
 
 

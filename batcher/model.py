@@ -10,10 +10,12 @@ import importlib.metadata
 import os
 import time
 import zlib
-from typing import Any, Final, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from batcher.chunks import computed_tokens, cut
 from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
 from batcher.wire import Ids, Logits
 from inferq.cpus import available_cpus
@@ -32,6 +34,13 @@ _DTYPES: Final = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
 
+class Output(NamedTuple):
+    """Logits (rows, labels) of a batch, and how many tokens were computed for them, padding counted."""
+
+    logits: Logits
+    computed_tokens: int
+
+
 class Model(Protocol):
     """A model that is ready to run."""
 
@@ -42,17 +51,23 @@ class Model(Protocol):
     providers: list[str]
     inputs: list[str]
 
-    def run(self, input_ids: Ids, attention_mask: Ids) -> Logits:
-        """Return logits (rows, labels) of a padded batch; raises what the runtime raises."""
+    def run(self, input_ids: Ids, attention_mask: Ids) -> Output:
+        """Run a padded batch; raises what the runtime raises."""
         ...
 
 
 class OnnxModel:
-    """A model folder's graph in an ONNX Runtime session."""
+    """A model folder's graph in an ONNX Runtime session.
+
+    On a CPU a batch is run in chunks, ``threads`` at a time, each on one thread; the runs share the session's weights.
+    A GPU gets the batch whole.
+    """
 
     def __init__(self, folder: ModelFolder, *, device: str, threads: int) -> None:
         path = folder.path / MODEL_FILE
-        self._session, self.fallback_reason = _open_session(str(path), device=device, threads=threads)
+        self._session, self.fallback_reason = _open_session(str(path), device=device)
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="run")
         self._shrink = _runtime().RunOptions()
         self._shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self.providers: list[str] = list(self._session.get_providers())
@@ -68,8 +83,24 @@ class OnnxModel:
         self._output = "logits" if "logits" in outputs else outputs[0]
         self.labels = self._checked_labels(folder)
 
-    def run(self, input_ids: Ids, attention_mask: Ids) -> Logits:
-        """Return logits (rows, labels) of a padded batch; raises what the runtime raises."""
+    def run(self, input_ids: Ids, attention_mask: Ids) -> Output:
+        """Run a padded batch; raises what the runtime raises."""
+        if self.device != "cpu" or len(input_ids) == 1:
+            return Output(self._run(input_ids, attention_mask), input_ids.size)
+        lengths: list[int] = attention_mask.sum(axis=1).tolist()
+        chunks = cut(lengths, workers=self._threads)
+
+        def run_chunk(chunk: list[int]) -> Logits:
+            longest = max(lengths[row] for row in chunk)
+            return self._run(input_ids[chunk, :longest], attention_mask[chunk, :longest])
+
+        parts = list(self._pool.map(run_chunk, chunks))
+        logits = np.empty((len(input_ids), parts[0].shape[1]), dtype=np.float32)
+        for chunk, part in zip(chunks, parts, strict=True):
+            logits[chunk] = part
+        return Output(logits, sum(computed_tokens(chunk, lengths) for chunk in chunks))
+
+    def _run(self, input_ids: Ids, attention_mask: Ids) -> Logits:
         given = {"input_ids": input_ids, "attention_mask": attention_mask}
         feed = {
             # one text is one segment, so its token types are all 0
@@ -84,7 +115,7 @@ class OnnxModel:
         """Run a first small batch and return the labels, which must be as many as the graph gives logits."""
         ones = np.ones((1, min(8, self.max_length)), dtype=np.int64)
         try:
-            shape = self.run(ones, ones).shape
+            shape = self._run(ones, ones).shape
         except Exception as error:
             # the runtime's exceptions have no common class of their own
             raise OperatorError(f"{folder.path} does not run: {_first_line(error)}") from error
@@ -111,7 +142,7 @@ class SimulatedModel:
         self.providers: list[str] = ["simulated"]
         self.inputs = ["input_ids", "attention_mask"]
 
-    def run(self, input_ids: Ids, attention_mask: Ids) -> Logits:
+    def run(self, input_ids: Ids, attention_mask: Ids) -> Output:
         """Return made-up logits after the time that the batch takes, or carry out the faults it orders."""
         if self._spec.faults:
             self._carry_out(set(input_ids[attention_mask == 1].tolist()))
@@ -121,7 +152,7 @@ class SimulatedModel:
             code = zlib.crc32(ids[mask == 1].astype("<i4").tobytes())
             margin = 0.5 + (code >> 1) % 1000 / 250
             logits[index] = (-margin, margin) if code & 1 else (margin, -margin)
-        return logits
+        return Output(logits, input_ids.size)
 
     def _carry_out(self, ids: set[int]) -> None:
         if FAULT_IDS["crash"] in ids:
@@ -146,11 +177,12 @@ def load(spec: ModelSpec, folder: ModelFolder | None, *, device: str, precision:
     return OnnxModel(folder, device=device, threads=threads or available_cpus())
 
 
-def _open_session(path: str, *, device: str, threads: int) -> tuple[Any, str | None]:
+def _open_session(path: str, *, device: str) -> tuple[Any, str | None]:
     """Return a session and, when ``auto`` had to take the CPU, why."""
     runtime = _runtime()
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
+    # Work is spread over threads by whole runs, not inside an operator.
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL

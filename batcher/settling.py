@@ -49,7 +49,7 @@ class Batch:
     @property
     def padded_tokens(self) -> int:
         """Tokens that were computed, padding included."""
-        return len(self.items) * max(len(item.ids) for item in self.items)
+        return self.answer.computed_tokens
 
 
 class Settler:

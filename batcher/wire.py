@@ -75,13 +75,14 @@ class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
-    """A batch's answer: ``logits`` is little-endian float32, ``rows`` x ``labels``."""
+    """A batch's answer: ``logits`` is little-endian float32, ``rows`` x ``labels``; tokens include padding."""
 
     run_id: int
     rows: int
     labels: int
     logits: bytes
     compute_ms: float
+    computed_tokens: int
 
     def matrix(self) -> Logits:
         """Return the logits as (rows, labels); `WireError` if they do not fit."""

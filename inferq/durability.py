@@ -22,7 +22,9 @@ def weaknesses(info: Mapping[str, Any]) -> list[Weakness]:
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and int(info.get("maxmemory", 0)) > 0:
         found.append(
-            Weakness(detail=f"it may evict records ({policy})", cure="set maxmemory-policy to noeviction there")
+            Weakness(
+                detail=f"it may evict records ({policy})", cure="set maxmemory-policy to noeviction there"
+            )
         )
     if not int(info.get("aof_enabled", 0)):
         found.append(

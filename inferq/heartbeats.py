@@ -6,9 +6,8 @@ An entry older than `LIVES_S` is that of a dead or frozen process and counts for
 from typing import Final, TypeVar
 
 import msgspec
-from redis.asyncio import Redis
 
-from inferq.redis import translated
+from inferq.redis import Client, translated
 
 EVERY_S: Final = 1.0
 LIVES_S: Final = 10.0
@@ -57,19 +56,19 @@ class IngressBeat(msgspec.Struct, kw_only=True):
 Beat = TypeVar("Beat", BatcherBeat, IngressBeat)
 
 
-async def beat(redis: Redis, key: str, entry: BatcherBeat | IngressBeat) -> None:
+async def beat(redis: Client, key: str, entry: BatcherBeat | IngressBeat) -> None:
     """Write an entry; raises `Unavailable`."""
     async with translated("take the heartbeat"):
         await redis.hset(key, entry.id, _encode(entry))
 
 
-async def leave(redis: Redis, key: str, process_id: str) -> None:
+async def leave(redis: Client, key: str, process_id: str) -> None:
     """Remove an entry, as a process that stops does; raises `Unavailable`."""
     async with translated("take the heartbeat"):
         await redis.hdel(key, process_id)
 
 
-async def living(redis: Redis, key: str, kind: type[Beat], now_ms: float) -> list[Beat]:
+async def living(redis: Client, key: str, kind: type[Beat], now_ms: float) -> list[Beat]:
     """Return the entries of living processes, by id; raises `Unavailable`."""
     async with translated("answer"):
         rows = await redis.hgetall(key)

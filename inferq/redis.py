@@ -17,12 +17,12 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from inferq.errors import Unavailable
+from inferq.pipeline import Pipeline
 from inferq.scripts import Script
 
 # Together with a broker's confirm these stay under the two seconds within which a submit is answered.
 CONNECT_TIMEOUT_S: Final = 0.8
 REPLY_TIMEOUT_S: Final = 0.8
-MAX_CONNECTIONS: Final = 32
 
 
 class _Sending(Connection):
@@ -58,10 +58,41 @@ class _SecureSending(_Sending, SSLConnection):
     """The same over TLS."""
 
 
-def connect(
-    url: str, *, max_connections: int = MAX_CONNECTIONS, reply_timeout_s: float | None = REPLY_TIMEOUT_S
-) -> Redis:
-    """Make a client; nothing is sent before the first command. A caller waits for a free connection, never for long."""
+class Client(Redis):
+    """redis-py's commands, sent through a `Pipeline`: one connection, one write per loop tick for all callers.
+
+    Not for commands that wait in the server: they would hold up everybody. `connect_waiting` is for those.
+    """
+
+    def __init__(self, url: str, *, reply_timeout_s: float) -> None:
+        super().__init__(connection_pool=_pool(url, max_connections=1, reply_timeout_s=reply_timeout_s))
+        self.commands = Pipeline(url, connect_timeout_s=CONNECT_TIMEOUT_S, reply_timeout_s=reply_timeout_s)
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send a command and read its reply as redis-py does; raises what `Pipeline.call` raises."""
+        # redis-py names a subcommand in one word with its command: "XGROUP CREATE".
+        reply = await self.commands.call(*str(args[0]).split(), *args[1:])
+        options.pop("keys", None)
+        callback = self.response_callbacks.get(args[0])
+        return callback(reply, **options) if callback is not None else reply
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """End all connections."""
+        await self.commands.close()
+        await super().aclose(close_connection_pool=True)
+
+
+def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Client:
+    """Make a client; nothing is sent before the first command."""
+    return Client(url, reply_timeout_s=reply_timeout_s)
+
+
+def connect_waiting(url: str, *, max_connections: int = 2, reply_timeout_s: float | None) -> Redis:
+    """Make a client for commands that wait in the server: blocking reads, and subscriptions (None: for ever)."""
+    return Redis.from_pool(_pool(url, max_connections=max_connections, reply_timeout_s=reply_timeout_s))
+
+
+def _pool(url: str, *, max_connections: int, reply_timeout_s: float | None) -> BlockingConnectionPool:
     pool = BlockingConnectionPool.from_url(
         url,
         max_connections=max_connections,
@@ -75,7 +106,7 @@ def connect(
         protocol=2,
     )
     pool.connection_class = _SecureSending if issubclass(pool.connection_class, SSLConnection) else _Sending
-    return Redis.from_pool(pool)
+    return pool
 
 
 @asynccontextmanager
@@ -87,34 +118,27 @@ async def translated(what: str) -> AsyncIterator[None]:
         raise Unavailable(f"Redis did not {what}: {type(error).__name__}") from error
 
 
-async def evaluate(redis: Redis, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
-    """Run one script; loads it where Redis does not know it, as after a restart."""
-    try:
-        return await redis.evalsha(script.sha, len(keys), *keys, *args)
-    except NoScriptError:
-        return await redis.eval(script.text, len(keys), *keys, *args)
+async def evaluate(redis: Client, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+    """Run one script."""
+    (answer,) = await evaluate_many(redis, script, [(keys, args)])
+    return answer
 
 
 async def evaluate_many(
-    redis: Redis, script: Script, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]
+    redis: Client, script: Script, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]
 ) -> list[Any]:
-    """Run one script many times in one pipelined write; answers come in the order of the calls.
+    """Run one script many times in one write; answers come in the order of the calls.
 
-    A call that Redis refused because it did not know the script was not run, so it alone is sent again.
+    A call that Redis refused because it does not know the script, as after a restart, was not run and is sent again.
     """
-    answers: list[Any] = [None] * len(calls)
-    waiting = list(range(len(calls)))
-    for _ in range(2):
-        pipe = redis.pipeline(transaction=False)
-        for index in waiting:
-            keys, args = calls[index]
-            pipe.evalsha(script.sha, len(keys), *keys, *args)
-        for index, answer in zip(waiting, await pipe.execute(raise_on_error=False), strict=True):
+    commands = [("EVALSHA", script.sha, len(keys), *keys, *args) for keys, args in calls]
+    answers = await redis.commands.call_many(commands)
+    unknown = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+    if unknown:
+        await redis.commands.call("SCRIPT", "LOAD", script.text)
+        again = await redis.commands.call_many([commands[index] for index in unknown])
+        for index, answer in zip(unknown, again, strict=True):
             answers[index] = answer
-        waiting = [index for index in waiting if isinstance(answers[index], NoScriptError)]
-        if not waiting:
-            break
-        await redis.script_load(script.text)
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer

@@ -244,6 +244,23 @@ return out
 """,
 )
 
+# What lies ready, earlier named streams first. KEYS: streams... ARGV: group, me, most entries. -> as XREADGROUP
+READ = Script(
+    name="read",
+    text="""
+local out, room = {}, tonumber(ARGV[3])
+for i = 1, #KEYS do
+  if room <= 0 then break end
+  local rows = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', room, 'STREAMS', KEYS[i], '>')
+  if rows then
+    out[#out + 1] = rows[1]
+    room = room - #rows[1][2]
+  end
+end
+return out
+""",
+)
+
 # Hand entries to nobody, so that the next claim takes them at once. KEYS: stream.
 # ARGV: group, me, nobody, ids... Only what is still mine: another may have claimed it.
 GIVE_BACK = Script(

@@ -109,7 +109,7 @@ async def serve_until(server: Server, listener: socket.socket, stopping: asyncio
     stop = asyncio.create_task(stopping.wait(), name="http-stop")
     try:
         await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
-        server.should_exit = True
-        await serving
     finally:
+        server.should_exit = True
         stop.cancel()
+        await serving

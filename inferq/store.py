@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from redis.asyncio import Redis
 
 from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
 from inferq.jobs import FINAL, JobRecord, Move, OpenJob, Status, sources, target
 from inferq.names import Names
-from inferq.redis import evaluate, evaluate_many, translated
+from inferq.redis import Client, evaluate, evaluate_many, translated
 from inferq.scripts import BURIED, CREATE, MOVE, PUBLIC_FIELDS
 from inferq.steps import Moved, Origin, Step, birth_fields, expire
 
@@ -45,7 +44,7 @@ class Store:
     ``job_ttl_s`` and ``result_ttl_s`` are how long a job may stay open, and how long its final record is kept.
     """
 
-    def __init__(self, redis: Redis, names: Names, *, job_ttl_s: int, result_ttl_s: int) -> None:
+    def __init__(self, redis: Client, names: Names, *, job_ttl_s: int, result_ttl_s: int) -> None:
         self._redis = redis
         self.names = names
         self._job_ttl_s = job_ttl_s
@@ -57,7 +56,7 @@ class Store:
             return weaknesses(await self._redis.info("memory") | await self._redis.info("persistence"))
 
     @property
-    def redis(self) -> Redis:
+    def redis(self) -> Client:
         """The client, for parts that share the store's connections."""
         return self._redis
 
@@ -139,11 +138,14 @@ class Store:
             ids = [member.decode() for member in members]
             if not ids:
                 return []
-            pipe = self._redis.pipeline(transaction=False)
-            for job_id in ids:
-                pipe.hmget(names.job(job_id), "status", "due_ms", "created_ms", "queue", "message")
+            rows = await self._redis.commands.call_all(
+                [
+                    ("HMGET", names.job(one), "status", "due_ms", "created_ms", "queue", "message")
+                    for one in ids
+                ]
+            )
             jobs, gone = [], []
-            for job_id, row in zip(ids, await pipe.execute(), strict=True):
+            for job_id, row in zip(ids, rows, strict=True):
                 if row[0] is None or Status(row[0].decode()) in FINAL:
                     gone.append(job_id)
                     continue
@@ -169,11 +171,9 @@ class Store:
 
     async def _rows(self, job_ids: Sequence[str]) -> list[list[bytes | None]]:
         async with translated("answer"):
-            pipe = self._redis.pipeline(transaction=False)
-            for job_id in job_ids:
-                pipe.hmget(self.names.job(job_id), *PUBLIC_FIELDS, "due_ms")
-            rows: list[list[bytes | None]] = await pipe.execute()
-            return rows
+            return await self._redis.commands.call_all(
+                [("HMGET", self.names.job(job_id), *PUBLIC_FIELDS, "due_ms") for job_id in job_ids]
+            )
 
     def _call(self, step: Step) -> tuple[list[str], list[Any]]:
         names, move = self.names, step.move

@@ -50,18 +50,20 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
 
     listener = listen(settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT")
     server = make_server(make_app(infer, store, stats, metrics, checks))
-    async with asyncio.TaskGroup() as tasks:
-        background = [
-            tasks.create_task(_open(broker, stopping)),
-            tasks.create_task(_warn(store)),
-            tasks.create_task(stats.run(lambda: infer.accepted_jobs)),
-            tasks.create_task(Sweeper(store, broker, process_id=process_id).run()),
-        ]
-        _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
-        await serve_until(server, listener, stopping)
-        await end(*background)
-    await broker.close()
-    await redis.aclose()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(_open(broker, stopping)),
+                tasks.create_task(_warn(store)),
+                tasks.create_task(stats.run(lambda: infer.accepted_jobs)),
+                tasks.create_task(Sweeper(store, broker, process_id=process_id).run()),
+            ]
+            _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
+            await serve_until(server, listener, stopping)
+            await end(*background)
+    finally:
+        await broker.close()
+        await redis.aclose()
     _log.info("ingress.stopped")
 
 

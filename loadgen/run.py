@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-from websockets.asyncio.client import connect
-from websockets.exceptions import WebSocketException
 
 from inferq.jobs import JobRecord, Status
 from inferq.store import decode_record
 from loadgen.client import Client
 from loadgen.pacer import percentile
+from loadgen.push import pushed
 
 # How long after the last send results may still come in.
 PATIENCE_S: Final = 60.0
@@ -87,9 +86,9 @@ async def _job(client: Client, text: str, intended: float, outcome: Outcome) -> 
         return
     accepted = msgspec.json.decode(reply.body, type=_Accepted)
     try:
-        async with asyncio.timeout(PATIENCE_S), connect(accepted.stream_url, compression=None) as socket:
-            record = await socket.recv(decode=False)
-    except (OSError, TimeoutError, WebSocketException) as error:
+        async with asyncio.timeout(PATIENCE_S):
+            record = await pushed(accepted.stream_url)
+    except (OSError, TimeoutError) as error:
         outcome.refused[f"push {type(error).__name__}"] += 1
         return
     outcome.pushed.append(loop.time() - intended)

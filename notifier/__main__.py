@@ -8,7 +8,7 @@ from inferq.background import end, spawn
 from inferq.errors import OperatorError, Unavailable
 from inferq.feed import Feed
 from inferq.process import run
-from inferq.redis import connect
+from inferq.redis import connect, connect_waiting
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 async def main(settings: Settings, stopping: asyncio.Event) -> None:
     """Serve until ``stopping``."""
     redis = connect(settings.redis_url)
-    subscriber = connect(settings.redis_url, max_connections=2, reply_timeout_s=None)
+    subscriber = connect_waiting(settings.redis_url, reply_timeout_s=None)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     feed = Feed(store, subscriber)
 

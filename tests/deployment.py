@@ -10,7 +10,6 @@ from typing import Any
 
 import aio_pika
 import msgspec
-from redis.asyncio import Redis
 
 from inferq.broker import Broker
 from inferq.broker.base import Consumer
@@ -20,7 +19,7 @@ from inferq.heartbeats import BatcherBeat, BatchTotals, beat
 from inferq.jobs import BatchInfo, Job, OpenJob, Priority, Result, Timings
 from inferq.messages import Delivery, decode_job, encode_job
 from inferq.names import Names
-from inferq.redis import connect
+from inferq.redis import Client, connect
 from inferq.steps import Origin, Step, finish
 from inferq.store import Store, wall_ms
 from tests.support import eventually
@@ -70,7 +69,7 @@ class Deployment:
         return self.store_at(self.redis_url)
 
     @property
-    def redis(self) -> Redis:
+    def redis(self) -> Client:
         """The client of that store."""
         return self.store.redis
 

@@ -23,5 +23,7 @@ async def eventually(
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what or 'condition'} did not hold within {timeout_s} s; last seen: {value!r}")
+            raise AssertionError(
+                f"{what or 'condition'} did not hold within {timeout_s} s; last seen: {value!r}"
+            )
         await asyncio.sleep(every_s)

@@ -8,10 +8,8 @@ consumers without one and takes over what they held, so a dead one's jobs run ag
 from collections.abc import Sequence
 from typing import Any, Final
 
-from redis.asyncio import Redis
-
 from inferq.names import GROUP, Names
-from inferq.redis import evaluate
+from inferq.redis import Client, evaluate
 from inferq.scripts import CLAIM, GIVE_BACK
 
 LEASE_MS: Final = 5_000
@@ -22,22 +20,22 @@ NOBODY: Final = "nobody"
 Entry = tuple[bytes, dict[bytes, bytes]]
 
 
-async def renew(redis: Redis, names: Names, consumer: str) -> None:
+async def renew(redis: Client, names: Names, consumer: str) -> None:
     """Renew a consumer's lease."""
     await redis.set(names.lease(consumer), b"1", px=LEASE_MS)
 
 
-async def release(redis: Redis, names: Names, consumer: str) -> None:
+async def release(redis: Client, names: Names, consumer: str) -> None:
     """End a consumer's lease at once."""
     await redis.delete(names.lease(consumer))
 
 
-async def claim(redis: Redis, names: Names, stream: str, consumer: str, room: int) -> list[Entry]:
+async def claim(redis: Client, names: Names, stream: str, consumer: str, room: int) -> list[Entry]:
     """Take over at most ``room`` entries of dead consumers of a stream; forgets dead consumers without entries."""
     rows: list[Any] = await evaluate(redis, CLAIM, [stream], [GROUP, consumer, names.lease(""), room])
     return [(row[0], dict(zip(row[1][::2], row[1][1::2], strict=True))) for row in rows]
 
 
-async def abandon(redis: Redis, stream: str, consumer: str, entry_ids: Sequence[bytes]) -> None:
+async def abandon(redis: Client, stream: str, consumer: str, entry_ids: Sequence[bytes]) -> None:
     """Let the next one who looks have entries that are still the consumer's."""
     await evaluate(redis, GIVE_BACK, [stream], [GROUP, consumer, NOBODY, *entry_ids])

@@ -45,13 +45,19 @@ class Link:
         self._url, self._purpose, self._setup = url, purpose, setup
         self._connection: AbstractConnection | None = None
         self._lost = asyncio.Event()
+        self._set_up = False
         self._task: asyncio.Task[None] | None = None
         self.epoch = 0
 
     @property
+    def connected(self) -> bool:
+        """Whether the connection stands, be its set-up done or not."""
+        return self._connection is not None and not self._lost.is_set()
+
+    @property
     def ready(self) -> bool:
         """Whether the connection stands and its set-up is done."""
-        return self._connection is not None and not self._lost.is_set()
+        return self._set_up and self.connected
 
     @property
     def connection(self) -> AbstractConnection:
@@ -100,6 +106,7 @@ class Link:
             self.epoch += 1
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._setup(self, self._connection)
+            self._set_up = True
         except (AuthenticationError, ProbableAuthenticationError) as error:
             await self._drop()
             raise OperatorError(
@@ -137,6 +144,7 @@ class Link:
                     break
 
     async def _drop(self) -> None:
+        self._set_up = False
         connection, self._connection = self._connection, None
         if connection is not None and not connection.is_closed:
             with suppress(AMQPError, OSError, TimeoutError, RuntimeError):

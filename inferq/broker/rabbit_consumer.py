@@ -56,9 +56,10 @@ class RabbitConsumer:
     def held(self, delivery: Delivery) -> bool:
         """Whether the delivery came over the present connection and is not settled."""
         epoch, message = delivery.token
+        # Deliveries come in before the set-up has ended.
         return (
             epoch == self._link.epoch
-            and self._link.ready
+            and self._link.connected
             and self._held.get(message.delivery_tag) is delivery
         )
 
@@ -83,9 +84,9 @@ class RabbitConsumer:
         """Cancel the consumers; what is held stays ours."""
         self._stopping = True
         cancels, self._cancels = self._cancels, []
-        for cancel in cancels:
-            with suppress(*_GONE):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+        with suppress(*_GONE):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                for cancel in cancels:
                     await cancel()
 
     async def close(self) -> None:

@@ -24,8 +24,9 @@ from inferq.broker.base import Deliver
 from inferq.errors import Unavailable
 from inferq.messages import DeadLetter, Delivery, encode_dead
 from inferq.names import DEAD_LIMIT, GROUP, Names
-from inferq.redis import evaluate, translated
-from inferq.scripts import BURY
+from inferq.pipeline import Argument
+from inferq.redis import Client, evaluate, translated
+from inferq.scripts import BURY, READ
 
 BLOCK_MS: Final = 1_000
 # While there is room for fewer entries than there are streams, some of them are not waited on.
@@ -45,7 +46,7 @@ class StreamConsumer:
 
     def __init__(
         self,
-        redis: Redis,
+        redis: Client,
         reader: Redis,
         names: Names,
         queues: Sequence[str],
@@ -86,16 +87,17 @@ class StreamConsumer:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge and delete entries; repeated until Redis has done it."""
+        if not deliveries:
+            return
         backoff = Backoff()
         deadline = asyncio.get_running_loop().time() + SETTLE_S
         while True:
             try:
                 # One transaction: an entry that is acked but not deleted would count as waiting for ever.
-                pipe = self._redis.pipeline(transaction=True)
+                commands: list[Sequence[Argument]] = []
                 for queue, ids in _by_queue(deliveries).items():
-                    pipe.xack(queue, GROUP, *ids)
-                    pipe.xdel(queue, *ids)
-                await pipe.execute()
+                    commands += [("XACK", queue, GROUP, *ids), ("XDEL", queue, *ids)]
+                await self._redis.commands.transaction(commands)
             except _AWAY as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise Unavailable("Redis took no ack") from error
@@ -147,15 +149,15 @@ class StreamConsumer:
         while True:
             try:
                 await self._reconcile()
+                if not self._ready:
+                    _log.info("streams.reading", queues=list(self._queues))
+                self._ready = True
+                backoff.reset()
                 while True:
                     await self._room.wait()
                     await self._look_around()
                     if self._free and not await self._read_in_order():
                         await self._read_or_wait()
-                    if not self._ready:
-                        _log.info("streams.reading", queues=list(self._queues))
-                    self._ready = True
-                    backoff.reset()
             except _AWAY as error:
                 if self._ready or backoff.tries == 0:
                     _log.warning("streams.read_failed", error=type(error).__name__)
@@ -187,13 +189,11 @@ class StreamConsumer:
 
     async def _read_in_order(self) -> bool:
         """Take what lies ready, earlier named streams first."""
-        taken = False
-        for queue in self._queues:
-            if not self._free:
-                break
-            rows = await self._reader.xreadgroup(GROUP, self._name, {queue: ">"}, count=self._free)
-            taken = self._take(rows) or taken
-        return taken
+        rows = await evaluate(self._redis, READ, self._queues, [GROUP, self._name, self._free])
+        return self._take(
+            (queue, [(key, dict(zip(fields[::2], fields[1::2], strict=True))) for key, fields in entries])
+            for queue, entries in rows
+        )
 
     async def _read_or_wait(self) -> None:
         # One of each: a read of several streams counts per stream, and the next round takes the rest in order.

@@ -8,15 +8,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from redis.asyncio import Redis
-
 from inferq.broker.base import DeadEntry, Deliver
 from inferq.broker.stream_consumer import StreamConsumer, ensure_group
 from inferq.errors import QueueFull, Unavailable, Undecodable
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, decode_dead
 from inferq.names import DEAD_LIMIT, GROUP, Names
-from inferq.redis import connect, evaluate, translated
+from inferq.redis import Client, connect_waiting, evaluate, translated
 from inferq.scripts import ACCEPT, DEPTH, REQUEUE
 from inferq.steps import Origin
 from inferq.store import Store
@@ -35,7 +33,7 @@ class StreamsBroker:
     def __init__(self, url: str, store: Store, queues: Sequence[str], *, limit_jobs: int) -> None:
         self._url = url
         self._store = store
-        self._redis: Redis = store.redis
+        self._redis: Client = store.redis
         self._names: Names = store.names
         self._queues = tuple(queues)
         self._limit_jobs = limit_jobs
@@ -79,7 +77,7 @@ class StreamsBroker:
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
     ) -> StreamConsumer:
         """Start to read the streams as ``consumer``; blocking reads have a connection of their own."""
-        reader = connect(self._url, max_connections=2, reply_timeout_s=5.0)
+        reader = connect_waiting(self._url, reply_timeout_s=5.0)
         started = StreamConsumer(
             self._redis, reader, self._names, queues, prefetch=prefetch, name=consumer, deliver=deliver
         )
@@ -91,14 +89,16 @@ class StreamsBroker:
         if not jobs:
             return set()
         async with translated("answer"):
-            pipe = self._redis.pipeline(transaction=False)
-            for job in jobs:
-                pipe.hget(self._names.job(job.job_id), "entry")
-            entries = await pipe.execute()
-            pipe = self._redis.pipeline(transaction=False)
-            for job, entry in zip(jobs, entries, strict=True):
-                pipe.xrange(job.queue, entry or b"0-1", entry or b"0-1", count=1)
-            found = await pipe.execute()
+            commands = self._redis.commands
+            entries = await commands.call_all(
+                [("HGET", self._names.job(job.job_id), "entry") for job in jobs]
+            )
+            found = await commands.call_all(
+                [
+                    ("XRANGE", job.queue, entry or b"0-1", entry or b"0-1", "COUNT", 1)
+                    for job, entry in zip(jobs, entries, strict=True)
+                ]
+            )
         return {job.job_id for job, entries in zip(jobs, found, strict=True) if not entries}
 
     async def requeue(self, job: OpenJob) -> None:

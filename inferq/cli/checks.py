@@ -120,7 +120,7 @@ async def _redis(settings: Settings) -> str:
     from inferq.redis import connect, translated
 
     place = redact(settings.redis_url)
-    redis = connect(settings.redis_url, max_connections=1)
+    redis = connect(settings.redis_url)
     try:
         async with translated("answer"):
             info: dict[str, Any] = await redis.info()

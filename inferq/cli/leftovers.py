@@ -43,7 +43,7 @@ async def _remove_queues(settings: Settings) -> None:
 
 
 async def _remove_keys(settings: Settings) -> None:
-    redis = connect_redis(settings.redis_url, max_connections=1)
+    redis = connect_redis(settings.redis_url)
     try:
         async with translated("remove the keys"):
             keys = [key async for key in redis.scan_iter(match=f"{settings.namespace}*", count=1000)]

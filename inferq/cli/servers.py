@@ -17,7 +17,7 @@ async def open_broker(settings: Settings) -> AsyncIterator[Broker]:
         OperatorError: the server refuses us.
         Unavailable: Redis or the broker is away.
     """
-    redis = connect(settings.redis_url, max_connections=4)
+    redis = connect(settings.redis_url)
     try:
         store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
         broker = make_broker(settings, store)

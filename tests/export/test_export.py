@@ -56,7 +56,7 @@ def test_an_exported_folder_answers_as_torch_does(tmp_path: Path, family: str) -
     tokenizer = FolderTokenizer(folder)
     rows = [tokenizer.encode(text).ids for text in ("good film", "a bad plot, a bad film")]
     ids, mask = pack_run(1, rows, pad_id=tokenizer.pad_id).arrays()
-    got = OnnxModel(folder, device="cpu", threads=1).run(ids, mask)
+    got = OnnxModel(folder, device="cpu", threads=1).run(ids, mask).logits
     with torch.no_grad():
         expected = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask)).logits.numpy()
     assert np.abs(got - expected).max() < 1e-4

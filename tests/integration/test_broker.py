@@ -287,6 +287,28 @@ async def test_a_rush_does_not_pass_the_limit(either: Deployment) -> None:
     assert all(answer is None or isinstance(answer, QueueFull) for answer in answers)
 
 
+async def test_the_count_of_what_waits_does_not_drift(either: Deployment) -> None:
+    """However often a queue fills and drains, it takes as many jobs as before, and no more."""
+    broker = await either.broker(limit_jobs=5)
+    for _ in range(4):
+        ids: list[str] = []
+
+        async def filled(ids: list[str] = ids) -> bool:
+            try:
+                while True:
+                    ids += await either.accepted(broker)
+            except QueueFull:
+                return len(ids) == 5
+
+        await eventually(filled, 5.0, every_s=0.05, what="five jobs in the queue")
+        await eventually(lambda: depth_is(broker, 5), what="a depth of 5")
+        drain = Inbox()
+        taking = await either.consumer(broker, drain)
+        await drain.receives(*ids)
+        await taking.ack(drain.got)
+        await taking.close()
+
+
 async def depth_is(broker: Broker, jobs: int) -> bool:
     """Say whether so many jobs wait."""
     return await broker.depth() == jobs
@@ -394,7 +416,7 @@ async def test_a_server_that_dies_is_an_answer_in_time(either: Deployment) -> No
         for origin in lost:
             assert await refused(broker, origin) < ANSWER_S
         assert not broker.ready
-        await proxy.resume()
+        proxy.resume()
         job_id = await accepts_again(either, broker)
         await inbox.receives(job_id, timeout_s=15.0)
         await eventually(lambda: consumer.ready and broker.ready, what="readiness")
@@ -418,7 +440,7 @@ async def test_a_server_that_hangs_is_an_answer_in_time(either: Deployment) -> N
         lost = [either.job() for _ in range(3)]
         times = await asyncio.gather(*(refused(broker, origin) for origin in lost))
         assert max(times) < ANSWER_S
-        await proxy.resume()
+        proxy.resume()
         await accepts_again(either, broker)
 
         async def settled() -> bool:
@@ -445,7 +467,7 @@ async def test_a_cancelled_submit_disturbs_nobody(either: Deployment) -> None:
             submit.cancel()
         answers = await asyncio.gather(*submits, return_exceptions=True)
         assert all(isinstance(answer, asyncio.CancelledError) for answer in answers)
-        await proxy.resume()
+        proxy.resume()
         inbox = Inbox()
         await either.consumer(broker, inbox)
         ids = [await accepts_again(either, broker) for _ in range(8)]
@@ -506,7 +528,7 @@ async def test_opening_without_a_server(either: Deployment) -> None:
         with pytest.raises(Unavailable) as caught:
             await broker.open()
         assert "\n" not in str(caught.value)
-        await proxy.resume()
+        proxy.resume()
         await broker.open()
         await either.accepted(broker)
 
@@ -524,7 +546,7 @@ async def test_a_consumer_of_a_frozen_server_closes_in_time(either: Deployment) 
         await consumer.close()
         await broker.close()
         assert time.monotonic() - begun < 10
-        await proxy.resume()
+        proxy.resume()
 
 
 async def test_streams_deliver_what_a_lost_reply_held(streams: Deployment) -> None:
@@ -633,8 +655,8 @@ async def test_streams_do_not_rob_after_an_outage(
         slow = await streams.consumer(await streams.broker(url=url), first, prefetch=5)
         ids = await streams.accepted(await streams.broker(), 5)
         await first.receives(*ids)
-        await streams.consumer(await streams.broker(url=url), second)
-        await eventually(lambda: proxy.connections >= 3, what="connections")
+        reading = await streams.consumer(await streams.broker(url=url), second)
+        await eventually(lambda: reading.ready, what="a consumer that reads")
         await proxy.cut()
         lease = streams.names.lease("")
 
@@ -642,7 +664,7 @@ async def test_streams_do_not_rob_after_an_outage(
             return not [key async for key in streams.redis.scan_iter(f"{lease}*")]
 
         await eventually(nobody_lives, what="the end of all leases")
-        await proxy.resume()
+        proxy.resume()
         await slow.ack(first.got[:1])
         (late,) = await streams.accepted(await streams.broker())
         await eventually(lambda: late in second.ids + first.ids, what="the next job")
@@ -706,7 +728,7 @@ async def test_rabbit_settles_nothing_over_a_new_connection(rabbit: Deployment) 
         await inbox.receives(*ids)
         await proxy.cut()
         await eventually(lambda: not consumer.held(inbox.got[0]), what="notice of the loss")
-        await proxy.resume()
+        proxy.resume()
         await eventually(lambda: len(inbox.got) == 6, 15.0, what="redelivery")
         old, new = inbox.got[:3], inbox.got[3:]
         assert not any(map(consumer.held, old))
@@ -715,6 +737,23 @@ async def test_rabbit_settles_nothing_over_a_new_connection(rabbit: Deployment) 
         assert all(map(consumer.held, new))
         await consumer.ack(new)
         assert not any(map(consumer.held, new))
+
+
+async def test_rabbit_restores_a_channel_that_the_broker_closed(rabbit: Deployment) -> None:
+    """When a mistake closes the consuming channel, what was held comes again over a new one."""
+    broker = await rabbit.broker()
+    inbox = Inbox()
+    consumer = await rabbit.consumer(broker, inbox)
+    (job_id,) = await rabbit.accepted(broker)
+    await inbox.receives(job_id)
+    # An ack of what was never delivered: the broker answers by closing the channel.
+    await inbox.got[0].token[1].channel.basic_ack(4711)
+    await eventually(lambda: len(inbox.got) == 2, what="redelivery")
+    assert inbox.ids == [job_id, job_id]
+    assert [consumer.held(one) for one in inbox.got] == [False, True]
+    await consumer.ack(inbox.got)
+    (late,) = await rabbit.accepted(broker)
+    await inbox.receives(late)
 
 
 async def test_rabbit_says_no_when_the_queue_itself_is_full(

@@ -10,7 +10,7 @@ from inferq.background import end, spawn
 from inferq.feed import Feed, snapshot
 from inferq.jobs import Status
 from inferq.messages import Event, encode_event
-from inferq.redis import connect
+from inferq.redis import connect_waiting
 from inferq.steps import Origin, cancel, give_back, start
 from tests.deployment import Deployment, finished
 from tests.proxy import proxied
@@ -20,7 +20,7 @@ from tests.support import eventually
 @asynccontextmanager
 async def feeding(streams: Deployment, url: str | None = None) -> AsyncIterator[Feed]:
     """Run a feed, whose subscription goes by way of ``url``."""
-    subscriber = connect(url or streams.redis_url, max_connections=2, reply_timeout_s=None)
+    subscriber = connect_waiting(url or streams.redis_url, reply_timeout_s=None)
     feed = Feed(streams.store, subscriber)
     running = spawn(feed.run(), "feed")
     try:
@@ -112,7 +112,7 @@ async def test_silence_is_noticed(streams: Deployment, monkeypatch: pytest.Monke
         await streams.store.move(cancel(origin.job.job_id))
         await eventually(lambda: not feed.ready, 3.0, what="notice of the silence")
         assert len(got) == 1
-        await proxy.resume()
+        proxy.resume()
         await eventually(lambda: got[-1].status is Status.CANCELLED, what="the missed event")
         await eventually(lambda: feed.ready)
 
@@ -138,16 +138,16 @@ async def test_a_feed_waits_for_a_server(streams: Deployment) -> None:
     """Without a server the feed is not ready and keeps trying; with one it is."""
     async with proxied(streams.redis_url) as (proxy, url):
         await proxy.cut()
-        subscriber = connect(url, max_connections=2, reply_timeout_s=None)
+        subscriber = connect_waiting(url, reply_timeout_s=None)
         feed = Feed(streams.store, subscriber)
         running = spawn(feed.run(), "feed")
         try:
             assert not feed.ready
-            await proxy.resume()
+            proxy.resume()
             await eventually(lambda: feed.ready)
             await proxy.cut()
             await eventually(lambda: not feed.ready)
-            await proxy.resume()
+            proxy.resume()
             await eventually(lambda: feed.ready)
         finally:
             await end(running)

@@ -36,7 +36,7 @@ def test_a_folder_is_resolved_and_runs(tiny: Path) -> None:
     tokenizer = open_tokenizer(spec, folder)
     model = load(spec, folder, device="auto", precision="fp32", threads=1)
     rows = [tokenizer.encode(text).ids for text in ("good film", "bad", "a bad bad plot")]
-    logits = model.run(*pack_run(1, rows, pad_id=tokenizer.pad_id).arrays())
+    logits = model.run(*pack_run(1, rows, pad_id=tokenizer.pad_id).arrays()).logits
     assert logits.dtype == np.float32
     assert np.argmax(logits, axis=1).tolist() == [1, 0, 0]
     assert (folder.name, model.labels, model.max_length) == ("tiny", LABELS, MAX_LENGTH)
@@ -169,8 +169,8 @@ def test_a_simulated_model_answers_from_the_ids_alone() -> None:
     tokenizer = open_tokenizer(spec, None)
     model = load(spec, None, device="auto", precision="fp32", threads=0)
     rows = [tokenizer.encode(text).ids for text in ("one", "two words", "three more words")]
-    together = model.run(*pack_run(1, rows).arrays())
-    alone = [model.run(*pack_run(1, [row]).arrays())[0].tolist() for row in rows]
+    together = model.run(*pack_run(1, rows).arrays()).logits
+    alone = [model.run(*pack_run(1, [row]).arrays()).logits[0].tolist() for row in rows]
     assert together.tolist() == alone
     with pytest.raises(OperatorError, match="simulated"):
         load(spec, None, device="cuda", precision="fp32", threads=0)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -119,8 +120,8 @@ async def test_one_sweeps_and_another_takes_over(
     running = {name: spawn(sweeper.run(), name) for name, sweeper in sweepers.items()}
 
     async def holder() -> str:
-        found: bytes | None = await streams.redis.get(streams.names.sweeper)
-        return (found or b"").decode()
+        found: Any = await streams.redis.get(streams.names.sweeper)
+        return bytes(found or b"").decode()
 
     first = await eventually(holder, what="a holder")
     other = "b" if first == "a" else "a"

@@ -36,7 +36,14 @@ ANSWERS: list[FromEngine] = [
         load_ms=12.5,
     ),
     LoadFailed(detail="no such folder"),
-    Ran(run_id=7, rows=1, labels=2, logits=np.array([[1, 2]], dtype="<f4").tobytes(), compute_ms=3.0),
+    Ran(
+        run_id=7,
+        rows=1,
+        labels=2,
+        logits=np.array([[1, 2]], dtype="<f4").tobytes(),
+        compute_ms=3.0,
+        computed_tokens=4,
+    ),
     RunFailed(run_id=8, detail="ValueError: no"),
 ]
 
@@ -80,7 +87,7 @@ def test_a_run_whose_sizes_disagree_is_refused(run: Run) -> None:
 def test_an_answer_carries_its_logits() -> None:
     """Logits come back as a matrix; an answer whose sizes disagree is refused."""
     logits = np.array([[0.5, -1.5], [2.0, 0.25]], dtype="<f4")
-    answer = Ran(run_id=1, rows=2, labels=2, logits=logits.tobytes(), compute_ms=1.0)
+    answer = Ran(run_id=1, rows=2, labels=2, logits=logits.tobytes(), compute_ms=1.0, computed_tokens=4)
     assert answer.matrix().tolist() == logits.tolist()
     with pytest.raises(WireError):
         msgspec.structs.replace(answer, rows=3).matrix()

@@ -13,6 +13,13 @@ def test_waits_double_up_to_the_bound() -> None:
     assert [backoff.next_s() for _ in range(7)] == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
 
 
+def test_the_first_wait_is_short_and_the_longest_is_bearable() -> None:
+    """Unless told otherwise: from 50 ms to 2 s, the time within which a client is told that a server is away."""
+    backoff = Backoff(spread=lambda: 1.0)
+    assert backoff.next_s() == pytest.approx(0.05)
+    assert max(backoff.next_s() for _ in range(20)) == pytest.approx(2.0)
+
+
 def test_a_success_starts_over() -> None:
     """After `reset` the first wait comes again, and the tries are counted anew."""
     backoff = Backoff(spread=lambda: 1.0)

@@ -22,5 +22,7 @@ KEEPS = {"aof_enabled": 1, "maxmemory": 0, "maxmemory_policy": "noeviction"}
 def test_names_what_may_be_lost(info: dict[str, Any], words: list[str]) -> None:
     """Eviction counts only with a memory limit; no append-only file always does. Each comes with a cure."""
     found = weaknesses(info)
-    assert [word in weakness.detail for word, weakness in zip(words, found, strict=True)] == [True] * len(words)
+    assert [word in weakness.detail for word, weakness in zip(words, found, strict=True)] == [True] * len(
+        words
+    )
     assert all("set" in weakness.cure for weakness in found)

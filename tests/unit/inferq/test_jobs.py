@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from enum import StrEnum
 from itertools import product
 
 import msgspec
@@ -10,7 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferq.errors import IllegalTransition
-from inferq.jobs import FINAL, TRANSITIONS, JobRecord, Move, Status, isoformat, sources, target, transition
+from inferq.jobs import (
+    FINAL,
+    TRANSITIONS,
+    ErrorCode,
+    JobRecord,
+    Move,
+    Priority,
+    Status,
+    isoformat,
+    sources,
+    target,
+    transition,
+)
 from inferq.messages import LAST_MS
 
 # The contract's table, written a second time on purpose: event, from, to.
@@ -33,6 +46,22 @@ EXAMPLE = """
                 "total": 45.9},
  "batch": {"id": "b-1", "size": 7, "tokens": 91, "padded_tokens": 112, "close_reason": "full", "batcher": "b"}}
 """
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (Status, "queued running done failed cancelled expired"),
+        (Priority, "interactive bulk"),
+        (
+            ErrorCode,
+            "invalid_input inference_failed engine_crashed engine_timeout publish_failed undecodable",
+        ),
+    ],
+)
+def test_clients_read_these_words(words: type[StrEnum], expected: str) -> None:
+    """They stand in records and requests, so they never change."""
+    assert [str(word) for word in words] == expected.split()
 
 
 @pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))

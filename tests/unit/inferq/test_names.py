@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferq.jobs import Priority
-from inferq.names import DEAD_LIMIT, Names
+from inferq.names import DEAD_LIMIT, GROUP, Names
 
 
 def _all(names: Names) -> list[str]:
@@ -37,6 +37,7 @@ def test_names_are_those_of_the_contract(namespace: str) -> None:
     assert names.dead_exchange == f"{namespace}inference.dead"
     assert names.dead_queue == f"{namespace}inference.requests.dead"
     assert names.queue("builtin") == f"{namespace}inference.requests"
+    assert GROUP == "batchers"
 
 
 @given(st.from_regex(r"\A[A-Za-z0-9_:.\-]{1,64}\Z"), st.integers(min_value=1, max_value=4))

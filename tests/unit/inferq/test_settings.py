@@ -192,6 +192,18 @@ def test_what_is_planned_is_refused(variable: str) -> None:
         load({variable: "1"})
 
 
+def test_every_setting_of_the_contract_is_there_or_planned() -> None:
+    """None is ignored in silence."""
+    promised = """
+        REDIS_URL BROKER_URL NAMESPACE HOST INGRESS_PORT NOTIFIER_PORT BATCHER_PORT ALLOW_OPEN PUBLIC_NOTIFIER_URL
+        MODEL DEVICE PRECISION BATCH_POLICY MAX_BATCH_SIZE MAX_WAIT_MS SLO_MS MAX_BATCH_TOKENS QUEUE_LIMIT
+        MAX_ATTEMPTS RESULT_TTL_S JOB_TTL_S BATCHERS INGRESSES THREADS SESSIONS CACHE CACHE_SIZE ROUTING SHARDS
+        API_KEYS ORIGINS WEBHOOK_HOSTS
+    """
+    known = {option.variable for option in OPTIONS} | PLANNED
+    assert {f"INFERQ_{name}" for name in promised.split()} - known == set()
+
+
 def test_what_is_planned_is_not_there_yet() -> None:
     """A setting that has arrived is off the list."""
     assert {option.variable for option in OPTIONS} & PLANNED == set()

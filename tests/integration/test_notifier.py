@@ -1,0 +1,343 @@
+"""The notifier as a whole, in this process: real WebSockets in front, the real Valkey behind."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import Server
+
+from inferq.background import end, spawn
+from inferq.errors import OperatorError
+from inferq.feed import Feed
+from inferq.jobs import ErrorCode
+from inferq.ports import LOOPBACK, free_port
+from inferq.redis import connect_waiting
+from inferq.settings import load
+from inferq.steps import Origin, cancel, expire, fail, start
+from inferq.telemetry import Metrics
+from notifier.__main__ import main
+from notifier.hub import Hub
+from notifier.server import Notifier
+from tests.deployment import Deployment, finished
+from tests.proxy import proxied
+from tests.support import eventually
+
+
+@dataclass(kw_only=True)
+class Running:
+    """A notifier that runs, with its feed to look into."""
+
+    port: int
+    feed: Feed
+    metrics: Metrics
+    server: Server
+
+    def url(self, path: str) -> str:
+        """URL of a path."""
+        return f"ws://{LOOPBACK}:{self.port}{path}"
+
+    def connect(self, path: str) -> connect:
+        """Connect a client, without a proxy and whatever the environment says."""
+        return connect(self.url(path), proxy=None)
+
+    async def watching(self, jobs: int) -> None:
+        """Wait until so many jobs are watched."""
+        await eventually(lambda: self.feed.watched_jobs == jobs, what=f"{jobs} watched jobs")
+
+
+@asynccontextmanager
+async def notifying(streams: Deployment, *, url: str = "", max_sockets: int = 100) -> AsyncIterator[Running]:
+    """Run a notifier whose Redis is reached by way of ``url``."""
+    store = streams.store_at(url or streams.redis_url)
+    subscriber = connect_waiting(url or streams.redis_url, reply_timeout_s=None)
+    feed, metrics = Feed(store, subscriber), Metrics()
+    following = spawn(feed.run(), "feed")
+    notifier = Notifier(Hub(store, feed), metrics, dict, max_sockets=max_sockets)
+    port = free_port()
+    server = await notifier.listen(LOOPBACK, port)
+    try:
+        await eventually(lambda: feed.ready, what="the subscription")
+        yield Running(port=port, feed=feed, metrics=metrics, server=server)
+    finally:
+        server.close()
+        await server.wait_closed()
+        await end(following)
+        await subscriber.aclose()
+
+
+@pytest.fixture
+async def notifier(streams: Deployment) -> AsyncIterator[Running]:
+    """A notifier."""
+    async with notifying(streams) as it:
+        yield it
+
+
+async def created(streams: Deployment) -> Origin:
+    """Make a record."""
+    origin = streams.job()
+    await streams.store.create(origin)
+    return origin
+
+
+def path_of(origin: Origin) -> str:
+    """Path on which a job's end is pushed."""
+    return f"/ws/jobs/{origin.job.job_id}"
+
+
+async def close_code(socket: ClientConnection) -> int | None:
+    """Wait for the close and return its code."""
+    async with asyncio.timeout(10.0):
+        await socket.wait_closed()
+    return socket.close_code
+
+
+async def test_the_final_record_is_pushed_once(notifier: Running, streams: Deployment) -> None:
+    """A waiting client gets the final record as one text frame, then 1000; no earlier change is sent."""
+    origin = await created(streams)
+    async with notifier.connect(path_of(origin)) as socket:
+        await notifier.watching(1)
+        await streams.store.apply([start(origin), finished(origin)])
+        async with asyncio.timeout(5.0):
+            frames = [frame async for frame in socket]
+        assert await close_code(socket) == 1000
+    (frame,) = frames
+    assert isinstance(frame, str)
+    assert frame.encode() == await streams.store.read(origin.job.job_id)
+    await notifier.watching(0)
+
+
+@pytest.mark.parametrize("way", ["done", "failed", "cancelled", "expired"])
+async def test_what_has_ended_is_pushed_at_once(notifier: Running, streams: Deployment, way: str) -> None:
+    """A job that is final already, in whatever way, is pushed as soon as somebody asks."""
+    origin = await created(streams)
+    job_id = origin.job.job_id
+    steps = {
+        "done": [start(origin), finished(origin)],
+        "failed": [fail(job_id, ErrorCode.INVALID_INPUT, "x")],
+        "cancelled": [cancel(job_id)],
+        "expired": [expire(job_id)],
+    }
+    await streams.store.apply(steps[way])
+    async with notifier.connect(path_of(origin) + "?from=a+test") as socket:
+        async with asyncio.timeout(5.0):
+            record = json.loads(await socket.recv())
+        assert await close_code(socket) == 1000
+    assert (record["job_id"], record["status"]) == (job_id, way)
+    await notifier.watching(0)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ws/jobs/" + "0" * 32, "/ws/jobs/", "/ws/jobs/x", "/ws/jobs/%00", "/ws/jobs/" + "0" * 32 + "/",
+        "/ws/jobs/" + "0" * 32 + "%0a", "/", "/ws/jobs/" + "A" * 32,
+    ],
+)  # fmt: skip  # paths side by side
+async def test_what_is_no_job_is_4404(notifier: Running, path: str) -> None:
+    """An unknown job or a wrong path is accepted and then closed, so that browsers see the code."""
+    async with notifier.connect(path) as socket:
+        assert await close_code(socket) == 4404
+    await notifier.watching(0)
+
+
+async def test_many_wait_for_one_job(notifier: Running, streams: Deployment) -> None:
+    """Everybody who waits for a job gets its record, and one watch is enough for all."""
+    origin = await created(streams)
+    sockets = [await notifier.connect(path_of(origin)) for _ in range(20)]
+    await notifier.watching(1)
+    await streams.store.apply([start(origin), finished(origin)])
+    async with asyncio.timeout(5.0):
+        records = {str(await socket.recv()) for socket in sockets}
+    assert len(records) == 1
+    assert [await close_code(socket) for socket in sockets] == [1000] * 20
+    await notifier.watching(0)
+
+
+async def test_no_end_is_missed_between_asking_and_waiting(notifier: Running, streams: Deployment) -> None:
+    """Jobs that end while their clients connect are pushed all the same."""
+    origins = [await created(streams) for _ in range(60)]
+
+    async def pushed(origin: Origin) -> str:
+        async with asyncio.timeout(20.0), notifier.connect(path_of(origin)) as socket:
+            return str(json.loads(await socket.recv())["status"])
+
+    async def ends(origin: Origin) -> None:
+        await streams.store.apply([start(origin), finished(origin)])
+
+    waits = [asyncio.create_task(pushed(origin)) for origin in origins]
+    for origin in origins:
+        await asyncio.sleep(0)
+        await ends(origin)
+    assert await asyncio.gather(*waits) == ["done"] * 60
+    await notifier.watching(0)
+
+
+async def test_a_client_that_leaves_is_forgotten(notifier: Running, streams: Deployment) -> None:
+    """A client that closes, or is gone without a word, frees its watcher and its place."""
+    polite, rude = await created(streams), await created(streams)
+    sockets = [await notifier.connect(path_of(origin)) for origin in (polite, rude)]
+    await notifier.watching(2)
+    await sockets[0].close()
+    sockets[1].transport.abort()
+    await notifier.watching(0)
+    await eventually(lambda: b"inferq_sockets 0.0" in notifier.metrics.render(), what="no open socket")
+
+
+async def test_what_clients_say_is_passed_over(notifier: Running, streams: Deployment) -> None:
+    """Small messages are ignored; one that is too big closes with 1009 and frees the watcher."""
+    origin = await created(streams)
+    async with notifier.connect(path_of(origin)) as socket:
+        for _ in range(50):
+            await socket.send("hello")
+            await socket.send(b"\x00")
+        await socket.ping()
+        await notifier.watching(1)
+        await streams.store.apply([start(origin), finished(origin)])
+        assert json.loads(await socket.recv())["status"] == "done"
+    other = await created(streams)
+    async with notifier.connect(path_of(other)) as socket:
+        await notifier.watching(1)
+        await socket.send("x" * 20_000)
+        assert await close_code(socket) == 1009
+    await notifier.watching(0)
+
+
+async def test_too_many_are_told_so(streams: Deployment) -> None:
+    """Past the limit of sockets a client gets 4429; once one leaves, there is a place again."""
+    async with notifying(streams, max_sockets=2) as notifier:
+        origin = await created(streams)
+        sockets = [await notifier.connect(path_of(origin)) for _ in range(2)]
+        await notifier.watching(1)
+        async with notifier.connect(path_of(origin)) as socket:
+            assert await close_code(socket) == 4429
+        await sockets[0].close()
+
+        async def a_place() -> bool:
+            async with notifier.connect("/nowhere") as socket:
+                return await close_code(socket) == 4404
+
+        await eventually(a_place, what="a free place")
+        await sockets[1].close()
+
+
+async def test_frames_are_not_compressed(notifier: Running, streams: Deployment) -> None:
+    """The offer of permessage-deflate is not taken: it would cost memory for each client."""
+    origin = await created(streams)
+    async with notifier.connect(path_of(origin)) as socket:
+        assert socket.request is not None
+        assert socket.response is not None
+        assert "permessage-deflate" in socket.request.headers["Sec-WebSocket-Extensions"]
+        assert "Sec-WebSocket-Extensions" not in socket.response.headers
+
+
+@pytest.mark.parametrize("way", ["cut", "freeze"])
+async def test_an_end_during_an_outage_is_pushed_after_it(
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A client keeps waiting while Redis is away, and gets the end that it missed."""
+    monkeypatch.setattr("inferq.feed.PING_EVERY_S", 0.2)
+    monkeypatch.setattr("inferq.feed.SILENCE_S", 0.6)
+    origin, later = await created(streams), await created(streams)
+    async with (
+        proxied(streams.redis_url) as (proxy, url),
+        notifying(streams, url=url) as notifier,
+        notifier.connect(path_of(origin)) as socket,
+    ):
+        await notifier.watching(1)
+        if way == "cut":
+            await proxy.cut()
+        else:
+            proxy.freeze()
+        await eventually(lambda: not notifier.feed.ready, what="notice of the outage")
+        await streams.store.apply([start(origin), finished(origin)])
+        # Who asks only now has to wait as well.
+        async with notifier.connect(path_of(later)) as second:
+            await notifier.watching(2)
+            proxy.resume()
+            async with asyncio.timeout(10.0):
+                assert json.loads(await socket.recv())["status"] == "done"
+            await streams.store.move(cancel(later.job.job_id))
+            async with asyncio.timeout(10.0):
+                assert json.loads(await second.recv())["status"] == "cancelled"
+
+
+async def ask(port: int, path: str) -> httpx.Response:
+    """Send a plain request."""
+    async with httpx.AsyncClient(base_url=f"http://{LOOPBACK}:{port}") as client:
+        return await client.get(path)
+
+
+async def test_the_process_answers_probes_and_restarts_politely(streams: Deployment) -> None:
+    """The process is healthy and ready, tells its waiting clients 1012 at the end, and ends in time."""
+    port = free_port()
+    settings, _ = load(
+        {
+            "INFERQ_REDIS_URL": streams.redis_url,
+            "INFERQ_NAMESPACE": streams.names.namespace,
+            "INFERQ_NOTIFIER_PORT": str(port),
+        }
+    )
+    stopping = asyncio.Event()
+    running = asyncio.create_task(main(settings, stopping))
+
+    async def ready() -> bool:
+        try:
+            return (await ask(port, "/readyz")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    await eventually(ready, what="readiness")
+    assert (await ask(port, "/healthz")).json() == {"status": "ok"}
+    assert (await ask(port, "/readyz")).json() == {"status": "ready", "checks": {"redis": "ok", "feed": "ok"}}
+    origin = await created(streams)
+    async with connect(f"ws://{LOOPBACK}:{port}{path_of(origin)}", proxy=None) as socket:
+
+        async def counted() -> bool:
+            response = await ask(port, "/metrics")
+            return response.status_code == 200 and "inferq_sockets 1.0" in response.text
+
+        await eventually(counted, what="one socket in the metrics")
+        assert (await ask(port, "/")).status_code == 404
+        with pytest.raises(OperatorError, match="INFERQ_NOTIFIER_PORT"):
+            await main(settings, stopping)
+        stopping.set()
+        assert await close_code(socket) == 1012
+    async with asyncio.timeout(5.0):
+        await running
+
+
+async def test_readiness_tells_of_a_lost_redis(streams: Deployment) -> None:
+    """While Redis is away the process is healthy and not ready, and says what is wrong."""
+    port = free_port()
+    async with proxied(streams.redis_url) as (proxy, url):
+        await proxy.cut()
+        settings, _ = load({"INFERQ_REDIS_URL": url, "INFERQ_NOTIFIER_PORT": str(port)})
+        stopping = asyncio.Event()
+        running = asyncio.create_task(main(settings, stopping))
+
+        async def status(path: str) -> int:
+            try:
+                return (await ask(port, path)).status_code
+            except httpx.TransportError:
+                return 0
+
+        async def is_ready() -> bool:
+            return await status("/readyz") == 200
+
+        async def is_unready() -> bool:
+            return await status("/readyz") == 503
+
+        await eventually(is_unready, what="an answer")
+        assert await status("/healthz") == 200
+        proxy.resume()
+        await eventually(is_ready, what="readiness")
+        await proxy.cut()
+        await eventually(is_unready, what="notice of the outage")
+        stopping.set()
+        async with asyncio.timeout(10.0):
+            await running
