@@ -38,6 +38,8 @@ from inferq.errors import InferqError, OperatorError
 
 # A large model on a cold disk takes its time; past this the start has failed.
 LOAD_TIMEOUT_S: Final = 300.0
+# Restarts that fail in a row before the batcher gives up: the model is gone, or its device is.
+RESTART_TRIES: Final = 5
 _GONE: Final = (OSError, EOFError, asyncio.IncompleteReadError, WireError)
 
 _log = structlog.get_logger(__name__)
@@ -116,27 +118,31 @@ class Engine:
         """
         await self._up.wait()
         run = pack_run(next(self._ids), rows, pad_id=self._pad_id)
+        process = self._process
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._exchange(run)
         except TimeoutError:
-            self._kill()
+            self._kill(process)
             raise EngineLost(f"no answer within {self._timeout_s:g} s", hung=True) from None
         except asyncio.CancelledError:
             # Its answer would be taken for the next batch's.
-            self._kill()
+            self._kill(process)
             raise
         except _GONE as error:
-            self._kill()
+            self._kill(process)
             raise EngineLost(f"the engine process ended ({type(error).__name__})", hung=False) from None
         if isinstance(answer, RunFailed):
             raise BatchRaised(answer.detail)
-        if not isinstance(answer, Ran) or answer.run_id != run.run_id:
-            self._kill()
+        if not isinstance(answer, Ran) or answer.run_id != run.run_id or answer.rows != run.rows:
+            self._kill(process)
             raise EngineLost("the engine answered out of turn", hung=False)
-        return Answer(
-            logits=answer.matrix(), compute_ms=answer.compute_ms, computed_tokens=answer.computed_tokens
-        )
+        try:
+            logits = answer.matrix()
+        except WireError as error:
+            self._kill(process)
+            raise EngineLost(str(error), hung=False) from None
+        return Answer(logits=logits, compute_ms=answer.compute_ms, computed_tokens=answer.computed_tokens)
 
     async def _keep(self) -> None:
         """Replace the process whenever it ends."""
@@ -150,12 +156,15 @@ class Engine:
             if loop.time() - born > 60:
                 backoff.reset()
             _log.warning("engine.ended", status=status)
-            while True:
+            for left in reversed(range(RESTART_TRIES)):
                 self.restarts += 1
                 try:
                     await self._spawn()
                 except OperatorError as error:
-                    _log.error("engine.restart_failed", error=str(error))
+                    _log.error("engine.restart_failed", error=str(error), tries_left=left)
+                    if not left:
+                        # The jobs that we hold are better off with another batcher.
+                        raise
                     await asyncio.sleep(backoff.next_s())
                 else:
                     _log.info("engine.restarted", pid=self.pid, restarts=self.restarts)
@@ -209,12 +218,14 @@ class Engine:
         header = await self._reader.readexactly(HEADER_BYTES)
         return self._frames.decode(await self._reader.readexactly(body_bytes(header)))
 
-    def _kill(self) -> None:
-        """End the process now; the keeper sees it and starts another."""
+    def _kill(self, process: asyncio.subprocess.Process | None) -> None:
+        """End a process now, unless it was replaced already; the keeper sees it and starts another."""
+        if process is None or process is not self._process:
+            return
         self._up.clear()
-        if self._process is not None and self._process.returncode is None:
+        if process.returncode is None:
             with suppress(ProcessLookupError):
-                self._process.kill()
+                process.kill()
 
     async def _end(self) -> None:
         self._up.clear()

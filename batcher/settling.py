@@ -6,9 +6,9 @@ acked. A refusal for any other reason means that another batcher has the job now
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
@@ -21,12 +21,13 @@ from batcher.window import Item
 from inferq.backoff import Backoff
 from inferq.broker.base import Consumer
 from inferq.errors import Unavailable
-from inferq.jobs import FINAL, BatchInfo, ErrorCode, JobError, Result, Status, Timings
+from inferq.jobs import FINAL, BatchInfo, ErrorCode, JobError, Result, Status, Timings, decode_record
 from inferq.messages import DeadLetter, Delivery, dead_letter, job_id_of
 from inferq.steps import Moved, Origin, Step, charge_entry, expire, fail, finish, give_back, start
-from inferq.store import Store, decode_record, wall_ms
+from inferq.store import Store, wall_ms
 
 _log = structlog.get_logger(__name__)
+Value = TypeVar("Value")
 
 MAX_DETAIL: Final = 300
 
@@ -79,20 +80,21 @@ class Settler:
         assert self._consumer is not None, "attach comes first"
         return self._consumer
 
-    async def start(self, items: Sequence[Item]) -> list[Item]:
-        """Start items in the store and return those that are to run.
+    async def start(self, items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+        """Start items in the store; return those that are to run, and those whose dead letter a crash left undone.
 
-        Not those whose delivery was lost with its connection, which come again; nor those that ended, or whose deadline
-        has passed.
+        Neither are those whose delivery was lost with its connection, which come again, and those that ended, or whose
+        time is over.
         """
         held = [item for item in items if any(map(self.consumer.held, item.deliveries))]
         now = wall_ms()
-        late = [item for item in held if _deadline(item) <= now]
-        for item, moved in zip(late, await self._apply([expire(item.job_id) for item in late]), strict=True):
-            if moved.status is None or moved.status in FINAL:
-                self._tally.ended(Status.EXPIRED, 1)
-                await self.consumer.ack(item.deliveries)
-        live, over = [], []
+        late = [item for item in held if self._store.due_ms(item.origin) <= now]
+        for item, moved in zip(
+            late, await self._apply([expire(item.job_id, origin=item.origin) for item in late]), strict=True
+        ):
+            self._tally.ended(Status.EXPIRED, int(moved.applied))
+            await self.consumer.ack(item.deliveries)
+        live, unburied, over = [], [], []
         timely = [item for item in held if item not in late]
         for item, moved in zip(
             timely, await self._apply([start(item.origin) for item in timely]), strict=True
@@ -101,12 +103,13 @@ class Settler:
             if moved.applied:
                 live.append(item)
             elif moved.burial_due:
-                await self._bury_again(item, moved)
+                unburied.append(item)
             else:
                 over.append(item)
+        self._tally.started(len(live))
         if over:
             await self.consumer.ack([delivery for item in over for delivery in item.deliveries])
-        return live
+        return live, unburied
 
     async def finish(self, batch: Batch) -> None:
         """Store and announce results, then ack."""
@@ -134,8 +137,8 @@ class Settler:
 
     async def fail(self, item: Item, code: ErrorCode, detail: str) -> None:
         """Fail a job for good, without a dead letter, and ack."""
-        await self._apply([fail(item.job_id, code, detail[:MAX_DETAIL], origin=item.origin)])
-        self._tally.ended(Status.FAILED, 1)
+        (moved,) = await self._apply([fail(item.job_id, code, detail[:MAX_DETAIL], origin=item.origin)])
+        self._tally.ended(Status.FAILED, int(moved.applied))
         await self.consumer.ack(item.deliveries)
 
     async def charge(self, item: Item, code: ErrorCode, detail: str) -> bool:
@@ -143,12 +146,13 @@ class Settler:
         attempt = item.charges + 1
         entry = charge_entry(attempt=attempt, code=code, batcher=self._id, at_ms=int(wall_ms()))
         if attempt < self._max_attempts:
-            (moved,) = await self._apply([give_back(item.job_id, charge=True, history=entry)])
+            step = give_back(item.job_id, origin=item.origin, charge=True, history=entry)
+            (moved,) = await self._apply([step])
             item.charges = moved.charges
             if moved.applied:
                 _log.warning("settling.attempt_charged", job_id=item.job_id, code=code, charges=moved.charges)
                 return True
-            if moved.status is None or moved.status in FINAL:
+            if moved.status in FINAL:
                 await self.consumer.ack(item.deliveries)
             return False
         detail = f"{detail}; {attempt} attempts were used up"
@@ -186,14 +190,16 @@ class Settler:
                 # It ended in another way: cancelled or expired, say. That stands.
                 await self.consumer.ack(deliveries)
                 return
-            self._tally.ended(Status.FAILED, 1)
+            self._tally.ended(Status.FAILED, int(moved.applied))
         await self._bury(deliveries, job_id, code, detail, moved)
 
-    async def _bury_again(self, item: Item, moved: Moved) -> None:
-        """Keep a dead letter that a crash had left undone."""
+    async def bury_again(self, item: Item) -> None:
+        """Keep a dead letter that a crash had left undone, and ack."""
         record = await self._persist(lambda: self._store.read(item.job_id))
         error = decode_record(record).error if record is not None else None
         error = error or JobError(code=ErrorCode.ENGINE_CRASHED, detail="its attempts were used up")
+        # Refused, as the job has failed; the answer carries its attempts and history.
+        (moved,) = await self._apply([fail(item.job_id, error.code, error.detail)])
         await self._bury(item.deliveries, item.job_id, error.code, error.detail, moved)
 
     async def _bury(
@@ -248,7 +254,7 @@ class Settler:
     async def _apply(self, steps: Sequence[Step]) -> list[Moved]:
         return await self._persist(lambda: self._store.apply(steps)) if steps else []
 
-    async def _persist(self, act: Any) -> Any:
+    async def _persist(self, act: Callable[[], Awaitable[Value]]) -> Value:
         """Do what needs Redis or the broker until it is done; ends with the process's own deadline."""
         backoff = Backoff()
         while True:
@@ -258,8 +264,3 @@ class Settler:
                 if backoff.tries == 0:
                     _log.warning("settling.waiting", error=error.detail)
                 await asyncio.sleep(backoff.next_s())
-
-
-def _deadline(item: Item) -> float:
-    deadline_ms = item.origin.job.deadline_ms
-    return float("inf") if deadline_ms is None else deadline_ms

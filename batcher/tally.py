@@ -22,7 +22,7 @@ class Tally:
         self.seen_ms: dict[str, int] = {}
         self.progress_s = time.monotonic()
         self._ended: deque[tuple[float, int]] = deque(maxlen=10_000)
-        self._jobs = metrics.counter("jobs", "Jobs that reached a status", "status")
+        self._jobs = metrics.jobs
         self._sizes = metrics.sizes("batch_size", "Jobs in a batch")
         self._closes = metrics.counter("batch_close", "Batches by why they closed", "reason")
         self._tokens = metrics.counter(
@@ -58,6 +58,10 @@ class Tally:
     def split(self) -> None:
         """A batch failed and is split."""
         self._splits.inc()
+
+    def started(self, jobs: int) -> None:
+        """Jobs are running now."""
+        self._jobs.labels("running").inc(jobs)
 
     def ended(self, status: Status, jobs: int) -> None:
         """Jobs reached a final status."""

@@ -4,6 +4,7 @@
 fast tokenizer's backend then does the work for each text. Nothing is padded here: padding belongs to a batch.
 """
 
+import asyncio
 import os
 import re
 import zlib
@@ -64,8 +65,11 @@ class FolderTokenizer:
         """Return the ids of a text, at most ``max_length``; raises `InputRefused`."""
         try:
             encoding = self._backend.encode(text)
-        except Exception as error:
-            # the backend raises bare exceptions, and their text may quote the input
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # The backend raises bare exceptions, and a panic of its own that is no Exception; either text may quote
+            # the input.
             raise InputRefused(f"the tokenizer refused the text ({type(error).__name__})") from None
         if not encoding.ids:
             raise InputRefused("the text has no tokens")

@@ -48,9 +48,11 @@ class Worker:
         clock: Callable[[], float],
     ) -> None:
         self._window, self._policy, self._tokenizer = window, policy, tokenizer
-        self._engine, self._settler, self._tally, self._clock = engine, settler, tally, clock
+        self._engine, self.settler, self._tally, self._clock = engine, settler, tally, clock
+        self._settling = asyncio.TaskGroup()
         self._changed = asyncio.Event()
         self._refused: deque[tuple[Delivery, Origin | None, ErrorCode, str]] = deque()
+        self._burying: set[str] = set()
         self._running: dict[str, Item] = {}
         self._slots = asyncio.Semaphore(SETTLING)
         self._stopping = False
@@ -58,12 +60,13 @@ class Worker:
     @property
     def held(self) -> list[str]:
         """Ids of the jobs in our hands."""
-        return [*(item.job_id for item in self._window.items), *self._running]
+        refused = [origin.job.job_id for _, origin, *_rest in self._refused if origin is not None]
+        return [*(item.job_id for item in self._window.items), *self._running, *refused, *self._burying]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is in our hands."""
-        return not self._running and not self._window.items and not self._refused
+        return not (self._running or self._window.items or self._refused or self._burying)
 
     def deliver(self, delivery: Delivery) -> None:
         """Take a delivery in; called by the consumer."""
@@ -107,7 +110,7 @@ class Worker:
     async def _loop(self) -> None:
         while not self._stopping:
             while self._refused:
-                await self._settler.refuse(*self._refused.popleft())
+                self._settling.create_task(self._bury(*self._refused.popleft()), name="refuse")
             if (suspect := self._window.take_suspect()) is not None:
                 await self._run_batch([suspect], CloseReason.SPLIT)
                 continue
@@ -127,7 +130,7 @@ class Worker:
         """Let others have everything that was not run."""
         waiting = [delivery for item in self._window.items for delivery in item.deliveries]
         refused = [delivery for delivery, *_ in self._refused]
-        await self._settler.give_back(list(self._running.values()), [*waiting, *refused])
+        await self.settler.give_back(list(self._running.values()), [*waiting, *refused])
 
     def _refuse(self, delivery: Delivery, origin: Origin | None, code: ErrorCode, reason: str) -> None:
         self._refused.append((delivery, origin, code, reason))
@@ -154,8 +157,11 @@ class Worker:
         await self._slots.acquire()
         slot_taken = True  # until a settling task takes it over
         try:
-            live = await self._settler.start(items)
-            self._let_go([item for item in items if item not in live])
+            live, unburied = await self.settler.start(items)
+            for item in unburied:
+                self._settling.create_task(self._bury_again(item), name="bury")
+            self._let_go([item for item in items if item not in live and item not in unburied])
+            live = self._without_suspects(live)
             if live:
                 done = await self._execute(live, reason)
                 self._settling.create_task(self._settle(done), name="settle")
@@ -167,7 +173,7 @@ class Worker:
     async def _settle(self, batches: Sequence[Batch]) -> None:
         try:
             for batch in batches:
-                await self._settler.finish(batch)
+                await self.settler.finish(batch)
         finally:
             self._slots.release()
             for batch in batches:
@@ -177,7 +183,7 @@ class Worker:
         """Be done with items. A delivery that came in the meantime and is not settled begins anew."""
         for item in items:
             self._running.pop(item.job_id, None)
-            for delivery in filter(self._settler.consumer.held, item.deliveries):
+            for delivery in filter(self.settler.consumer.held, item.deliveries):
                 self.deliver(delivery)
 
     async def _execute(self, items: Sequence[Item], reason: CloseReason) -> list[Batch]:
@@ -187,12 +193,12 @@ class Worker:
             answer = await self._engine.run([item.ids for item in items])
         except BatchRaised as error:
             if len(items) == 1:
-                await self._fail_alone(items[0], str(error))
+                self._settling.create_task(self._fail_alone(items[0], str(error)), name="fail")
                 return []
             self._tally.split()
         except EngineLost as error:
             if len(items) == 1:
-                await self._charge(items[0], error)
+                self._settling.create_task(self._charge(items[0], error), name="charge")
                 return []
             self._tally.split()
             _log.warning("worker.batch_lost", jobs=len(items), hung=error.hung)
@@ -209,14 +215,39 @@ class Worker:
             return first
         return [*first, *await self._execute(items[half:], CloseReason.SPLIT)]
 
+    def _without_suspects(self, live: list[Item]) -> list[Item]:
+        """Set those apart that crashed an engine before they came to us; they run alone, as all suspects do."""
+        if len(live) == 1:
+            return live
+        for item in live:
+            if item.charges:
+                item.suspect = True
+                del self._running[item.job_id]
+                self._window.add(item)
+        return [item for item in live if not item.suspect]
+
+    async def _bury(self, delivery: Delivery, origin: Origin | None, code: ErrorCode, reason: str) -> None:
+        """Refuse a message. Beside the loop, like all that waits for a dead letter to be kept: a broker that takes no
+        publishes must not keep us from draining its queues."""
+        job_id = origin.job.job_id if origin is not None else ""
+        self._burying.add(job_id)
+        try:
+            await self.settler.refuse(delivery, origin, code, reason)
+        finally:
+            self._burying.discard(job_id)
+
+    async def _bury_again(self, item: Item) -> None:
+        await self.settler.bury_again(item)
+        self._let_go([item])
+
     async def _fail_alone(self, item: Item, detail: str) -> None:
-        await self._settler.fail(item, ErrorCode.INFERENCE_FAILED, detail)
+        await self.settler.fail(item, ErrorCode.INFERENCE_FAILED, detail)
         self._let_go([item])
 
     async def _charge(self, item: Item, error: EngineLost) -> None:
         """Count an attempt against a job that took the engine down alone."""
         code = ErrorCode.ENGINE_TIMEOUT if error.hung else ErrorCode.ENGINE_CRASHED
-        if await self._settler.charge(item, code, str(error)):
+        if await self.settler.charge(item, code, str(error)):
             self._running.pop(item.job_id, None)
             item.suspect = True
             self._window.add(item)

@@ -25,7 +25,7 @@ def spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     return task
 
 
-async def end(*tasks: asyncio.Task[None] | None) -> None:
+async def end(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel tasks and wait until they have ended."""
     alive = {task for task in tasks if task is not None}
     while alive:

@@ -1,26 +1,29 @@
-"""Every error that inferq raises on purpose, as one tree.
+"""The tree of the errors that inferq raises on purpose; what one part alone raises and catches stands there.
 
     InferqError
-    ├── OperatorError            a setting, model or service is wrong: one line with the cure, exit 2
-    ├── CallerError              the caller's fault; repeating the same call fails again
-    │   ├── InvalidRequest       400 invalid_request
-    │   ├── JobNotFound          404 not_found
-    │   ├── ModelNotFound        404 model_not_found
-    │   ├── AlreadyFinal         409 already_final
-    │   ├── BodyTooLarge         413 body_too_large
-    │   └── UnsupportedMediaType 415 unsupported_media_type
-    ├── ServiceError             our fault or our load; the same call may pass later
-    │   ├── QueueFull            503 queue_full
-    │   └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
-    ├── Undecodable              a queue message or event that cannot be read
-    └── IllegalTransition        the lifecycle table does not allow this move; nothing was changed
+    ├── OperatorError                a setting, model or service is wrong: one line with the cure, exit 2
+    ├── HttpError                    has an HTTP answer
+    │   ├── CallerError              the caller's fault; repeating the same call fails again
+    │   │   ├── InvalidRequest       400 invalid_request
+    │   │   ├── JobNotFound          404 not_found
+    │   │   ├── ModelNotFound        404 model_not_found
+    │   │   ├── AlreadyFinal         409 already_final
+    │   │   ├── BodyTooLarge         413 body_too_large
+    │   │   └── UnsupportedMediaType 415 unsupported_media_type
+    │   └── ServiceError             our fault or our load; the same call may pass later
+    │       ├── QueueFull            503 queue_full
+    │       └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
+    ├── Undecodable                  a queue message or event that cannot be read
+    └── IllegalTransition            the lifecycle table does not allow this move; nothing was changed
 
-Each class carries what an HTTP answer needs: ``code``, ``status``, ``retryable``.
+Each `HttpError` carries what its answer needs: `code`, `status`, `title`, `retryable`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
+
+LONGEST_LINE: Final = 300
 
 
 class InferqError(Exception):
@@ -128,3 +131,16 @@ class Undecodable(InferqError):
 
 class IllegalTransition(InferqError):
     """The lifecycle table does not allow this move; nothing was changed."""
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return the first error in a group, however deep; any other error as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, at most 300 characters; its class's name where it has no text."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:LONGEST_LINE]

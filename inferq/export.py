@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from inferq.errors import OperatorError
+from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import MODEL_FILE, Progress, builtin_path, check, no_progress
 
 OPSET: Final = 17
 RANDOM_NAME: Final = "random-distilbert"
 MAX_ERROR: Final = 1e-3
-# the fusions know these architectures; without them a model is slower and says nothing
+# The fusions know these architectures; without them a model is slower and says nothing.
 FUSED_TYPES: Final = frozenset({"distilbert", "bert", "roberta", "xlm-roberta", "camembert", "electra"})
 
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
@@ -73,7 +73,7 @@ def export(source: str, target: Path, *, progress: Progress = no_progress) -> Ex
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, use_fast=True, **options)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise OperatorError(f"{source} cannot be loaded for export: {_first_line(error)}") from error
+        raise OperatorError(f"{source} cannot be loaded for export: {first_line(error)}") from error
     if loading["missing_keys"]:
         raise OperatorError(f"{source} has no trained classification head: choose a text classifier")
     if not tokenizer.is_fast:
@@ -87,7 +87,7 @@ def random_distilbert(target: Path, *, seed: int = 0, progress: Progress = no_pr
         raise OperatorError(f"{target}: the folder's name must contain 'random', such as {RANDOM_NAME}")
     torch, transformers = _extra()
     with tempfile.TemporaryDirectory() as place:
-        # the limit is the model's own, not what the vocabulary was last used with
+        # The limit is the model's own, not what the vocabulary was last used with.
         plain = json.loads((_vocabulary_source() / "tokenizer.json").read_bytes())
         plain |= {"truncation": None, "padding": None}
         Path(place, "tokenizer.json").write_text(json.dumps(plain), encoding="utf-8")
@@ -155,7 +155,7 @@ def _write_graph(model: Any, tokenizer: Any, made: Path) -> tuple[int, int]:
     plain = made / "plain.onnx"
     config.return_dict = False
     with warnings.catch_warnings():
-        # the fusions know the graphs of the tracing exporter, which torch calls outdated, not its successor's
+        # The fusions know the graphs of the tracing exporter, which torch calls outdated, not its successor's.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             model,
@@ -225,8 +225,3 @@ def _vocabulary_source() -> Path:
     if found is not None and found.submodule_search_locations:
         return Path(found.submodule_search_locations[0]) / "model"
     return builtin_path()
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300]

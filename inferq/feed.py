@@ -3,6 +3,9 @@
 An event is a hint, the record is the truth. So the order for a watcher is: register, then read the record, then wait.
 When the subscription was lost, every watched job is read again after it stands anew, since what was announced in
 between reached nobody. A link that died without a word is noticed by a ping that is not answered.
+
+Every process hears of every job and most are watched elsewhere or not at all, so an event is decoded only where
+somebody watches its job.
 """
 
 import asyncio
@@ -10,21 +13,23 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable, Undecodable
-from inferq.jobs import FINAL
-from inferq.messages import Event, decode_event
-from inferq.store import Store, decode_record
+from inferq.jobs import FINAL, decode_record
+from inferq.messages import VERSION, Event, decode_event
+from inferq.store import Store
+from inferq.subscription import subscribe
 
 PING_EVERY_S: Final = 2.0
 # A subscription that is silent for this long in spite of pings is dead.
 SILENCE_S: Final = 6.0
+CONNECT_TIMEOUT_S: Final = 2.0
 CHUNK: Final = 256
 
 _AWAY: Final = (RedisError, OSError, TimeoutError)
+_VERSION: Final = str(VERSION).encode()
 _log = structlog.get_logger(__name__)
 
 Watcher = Callable[[Event], None]
@@ -35,11 +40,11 @@ class Feed:
 
     A final event is always delivered, even where a record that was lost was rebuilt and counts from 1 again.
 
-    ``subscriber`` is a client of its own, without a deadline for replies: a subscription waits for ever by nature.
+    ``redis_url`` is where the store is: a subscription needs a connection of its own.
     """
 
-    def __init__(self, store: Store, subscriber: Redis) -> None:
-        self._store, self._subscriber = store, subscriber
+    def __init__(self, store: Store, redis_url: str) -> None:
+        self._store, self._redis_url = store, redis_url
         self._watchers: dict[str, list[Watcher]] = {}
         self._last_seq: dict[str, int] = {}
         self._ready = asyncio.Event()
@@ -81,29 +86,22 @@ class Feed:
             await asyncio.sleep(backoff.next_s())
 
     async def _follow(self, backoff: Backoff) -> None:
-        loop = asyncio.get_running_loop()
-        async with self._subscriber.pubsub() as pubsub:
-            async with asyncio.timeout(SILENCE_S):
-                await pubsub.subscribe(self._store.names.events)
-            heard = pinged = loop.time()
-            while True:
-                message = await pubsub.get_message(timeout=PING_EVERY_S)
-                now = loop.time()
-                if message is not None:
-                    heard = now
-                    if message["type"] == "subscribe":
-                        await self._repair()
-                        self._ready.set()
-                        backoff.reset()
-                        _log.debug("feed.subscribed")
-                    elif message["type"] == "message":
-                        self._route(message["data"])
-                if now - heard > SILENCE_S:
-                    raise TimeoutError("no answer to a ping")
-                if now - pinged >= PING_EVERY_S:
-                    pinged = now
-                    async with asyncio.timeout(SILENCE_S):
-                        await pubsub.ping()
+        link = await subscribe(
+            self._redis_url,
+            self._store.names.events,
+            self._route,
+            timeout_s=CONNECT_TIMEOUT_S,
+            ping_every_s=PING_EVERY_S,
+            silence_s=SILENCE_S,
+        )
+        try:
+            await self._repair()
+            self._ready.set()
+            backoff.reset()
+            _log.debug("feed.subscribed")
+            await link.end()
+        finally:
+            link.abort()
 
     async def _repair(self) -> None:
         """Read every watched job again, and deliver it as if it had just been announced."""
@@ -117,6 +115,13 @@ class Feed:
                 self._deliver(snapshot(record))
 
     def _route(self, payload: bytes) -> None:
+        head = payload.split(b" ", 3)
+        if (
+            head[0] == _VERSION
+            and len(head) == 4
+            and head[2].decode("ascii", "replace") not in self._watchers
+        ):
+            return
         try:
             event = decode_event(payload)
         except Undecodable as error:

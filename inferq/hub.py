@@ -1,7 +1,4 @@
-"""Models from the Hugging Face hub: only the files needed, checked by digest, in a cache of our own.
-
-    <cache>/models/<repo>@<commit>/           the model folder, and manifest.json with the digest of each file
-    <cache>/models/<repo>@refs/<revision>     the commit that a branch or tag meant when it was last asked for
+"""Models from the Hugging Face hub: only the files needed, checked by digest, kept in the cache of `inferq.hubcache`.
 
 A download goes to a folder beside its target and is renamed when all of it was checked, so a cached model is
 whole or absent. A revision in the cache starts without any network; without a revision the hub is asked for
@@ -18,7 +15,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 from httpx2 import HTTPError
@@ -33,11 +29,11 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from huggingface_hub.utils.tqdm import tqdm as hub_bar
 
-from inferq.errors import OperatorError
+from inferq.errors import OperatorError, first_line
+from inferq.hubcache import COMMIT, MANIFEST, HubCache, Manifest, digest_of, models_dir
 from inferq.modelfolder import CONFIG_FILE, MODEL_FILE, ModelFolder, Progress, check, no_progress
 from inferq.modelspec import ModelSpec
 
-MANIFEST: Final = "manifest.json"
 ASK_TIMEOUT_S: Final = 5.0
 ABANDONED_AFTER_S: Final = 86400.0
 
@@ -53,38 +49,6 @@ _SUPPORT_FILES: Final = (
 )
 _SAFETENSORS: Final = "model.safetensors"
 _WEIGHTS = re.compile(r"model\.onnx(_data(_\d+)?|\.data)?")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-
-
-class FileDigest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cached file must be."""
-
-    size: int
-    sha256: str
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cached model was when it was downloaded and checked."""
-
-    repo: str
-    commit: str
-    exported: bool
-    files: dict[str, FileDigest]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CachedModel:
-    """One model in the cache, as `inferq model list` shows it."""
-
-    repo: str
-    commit: str
-    path: Path
-    size_bytes: int
-
-
-def models_dir(cache_dir: Path | None) -> Path:
-    """Return where downloaded models lie under a cache folder (None: ~/.cache/inferq)."""
-    return (cache_dir if cache_dir is not None else Path.home() / ".cache" / "inferq") / "models"
 
 
 def resolve(
@@ -100,7 +64,7 @@ def resolve(
     Raises `OperatorError` with one line and the cure.
     """
     assert spec.repo is not None, "a hub specification carries its repository"
-    cache = _Cache(root=models_dir(cache_dir), repo=spec.repo)
+    cache = HubCache(root=models_dir(cache_dir), repo=spec.repo)
     if not refresh and spec.revision is not None and (commit := cache.commit_of(spec.revision)) is not None:
         return cache.open(commit, name=spec.name)
     try:
@@ -114,7 +78,7 @@ def resolve(
             raise OperatorError(f"{spec.text}: {reason}") from error
         return cache.open(commit, name=spec.name, note=f"{reason}; the cached commit {commit} is used")
     commit = info.sha or ""
-    if not _COMMIT.fullmatch(commit):
+    if not COMMIT.fullmatch(commit):
         raise OperatorError(f"{spec.text}: the hub named no commit; check HF_ENDPOINT")
     if not cache.folder(commit).is_dir():
         try:
@@ -123,62 +87,6 @@ def resolve(
             raise OperatorError(f"{spec.text}: download failed: {_reason(error, spec)}") from error
     cache.remember(spec.revision or "main", commit)
     return cache.open(commit, name=spec.name)
-
-
-def cached(cache_dir: Path | None = None) -> list[CachedModel]:
-    """Return the models in the cache, by repository."""
-    models = []
-    for path in sorted(models_dir(cache_dir).glob(f"**/*@*/{MANIFEST}")):
-        manifest = _read_manifest(path.parent)
-        size_bytes = sum(file.size for file in manifest.files.values())
-        models.append(
-            CachedModel(repo=manifest.repo, commit=manifest.commit, path=path.parent, size_bytes=size_bytes)
-        )
-    return models
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cache:
-    """One repository's place in the cache."""
-
-    root: Path
-    repo: str
-
-    def folder(self, commit: str) -> Path:
-        return self.root / f"{self.repo}@{commit}"
-
-    def commit_of(self, revision: str) -> str | None:
-        """Return the commit that a revision means, when its model is cached."""
-        commit = revision
-        if not _COMMIT.fullmatch(revision):
-            try:
-                commit = self._ref(revision).read_text(encoding="ascii").strip()
-            except (OSError, UnicodeDecodeError):
-                return None
-        return commit if _COMMIT.fullmatch(commit) and self.folder(commit).is_dir() else None
-
-    def remember(self, revision: str, commit: str) -> None:
-        if revision == commit:
-            return
-        ref = self._ref(revision)
-        ref.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=ref.parent, prefix=".", delete=False) as file:
-            file.write(commit)
-        Path(file.name).replace(ref)
-
-    def open(self, commit: str, *, name: str, note: str | None = None) -> ModelFolder:
-        """Return the cached folder after checking each file against the manifest."""
-        folder = self.folder(commit)
-        manifest = _read_manifest(folder)
-        present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-        wrong = sorted(present ^ {MANIFEST, *manifest.files})
-        wrong = wrong or [file for file, was in manifest.files.items() if _digest(folder / file) != was]
-        if wrong:
-            raise OperatorError(f"cached model {folder} has changed ({wrong[0]}): delete that folder")
-        return check(folder, name=name, note=note)
-
-    def _ref(self, revision: str) -> Path:
-        return self.root / f"{self.repo}@refs" / quote(revision, safe="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +98,7 @@ class _Wanted:
 
 
 def _download(
-    cache: _Cache, info: ModelInfo, commit: str, *, endpoint: str | None, progress: Progress
+    cache: HubCache, info: ModelInfo, commit: str, *, endpoint: str | None, progress: Progress
 ) -> None:
     wanted, exported = _wanted_files(cache.repo, info.siblings or [])
     target = cache.folder(commit)
@@ -213,20 +121,20 @@ def _download(
             _verify(Path(got), file.sibling)
             Path(got).replace(made / file.target)
         if exported:
-            # torch is an extra, and importing it takes seconds
+            # Torch is an extra, and importing it takes seconds.
             from inferq.export import export
 
             source = made.rename(Path(place, "source"))
             made.mkdir()
             export(str(source), made, progress=progress)
-        files = {path.name: _digest(path) for path in sorted(made.iterdir())}
+        files = {path.name: digest_of(path) for path in sorted(made.iterdir())}
         manifest = Manifest(repo=cache.repo, commit=commit, exported=exported, files=files)
         (made / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
         check(made, name=cache.repo)
         try:
             made.rename(target)
         except OSError:
-            # another process was first; its download was checked like ours
+            # Another process was first; its download was checked like ours.
             if not target.is_dir():
                 raise
 
@@ -261,26 +169,14 @@ def _verify(path: Path, sibling: RepoSibling) -> None:
     size = path.stat().st_size
     ok = sibling.size is None or size == sibling.size
     if ok and sibling.lfs is not None:
-        ok = _digest(path).sha256 == sibling.lfs.sha256
+        ok = digest_of(path).sha256 == sibling.lfs.sha256
     elif ok and sibling.blob_id is not None:
-        # git's own naming of contents, checked because it is what the hub publishes; not a secret's guard
+        # Git's own naming of contents, checked because it is what the hub publishes; not a secret's guard.
         blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
         blob.update(path.read_bytes())
         ok = blob.hexdigest() == sibling.blob_id
     if not ok:
         raise OperatorError(f"{sibling.rfilename} arrived damaged (its digest is not the hub's): try again")
-
-
-def _digest(path: Path) -> FileDigest:
-    with path.open("rb") as file:
-        return FileDigest(size=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.DecodeError) as error:
-        raise OperatorError(f"cached model {folder} has no {MANIFEST}: delete that folder") from error
 
 
 def _drop_abandoned(parent: Path) -> None:
@@ -302,8 +198,8 @@ def _reason(error: Exception, spec: ModelSpec) -> str:
         return "HF_HUB_OFFLINE is set"
     if isinstance(error, OSError) and not isinstance(error, HTTPError) and error.strerror:
         return str(error)
-    # the first line only: the hub's client appends advice and addresses
-    return f"the hub could not be reached ({(str(error) or type(error).__name__).splitlines()[0]})"
+    # The first line only: the hub's client appends advice and addresses.
+    return f"the hub could not be reached ({first_line(error)})"
 
 
 @dataclass(kw_only=True)

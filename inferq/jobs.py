@@ -176,6 +176,14 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in FINAL
 
 
+_record_decoder = msgspec.json.Decoder(JobRecord)
+
+
+def decode_record(data: bytes) -> JobRecord:
+    """Decode a record as polling and events show it; raises `msgspec.DecodeError` when it is none."""
+    return _record_decoder.decode(data)
+
+
 class OpenJob(msgspec.Struct, frozen=True, kw_only=True):
     """A record that has not ended, as the sweeper sees it; times in milliseconds since the epoch."""
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -16,14 +17,16 @@ from pathlib import Path
 from typing import Final
 
 from inferq import runfile
-from inferq.errors import OperatorError
+from inferq.addresses import host_port
+from inferq.childprocess import inherited_env
+from inferq.errors import OperatorError, first_of
 from inferq.folderlock import FolderLock
 from inferq.modelspec import ModelKind
 from inferq.modelspec import parse as parse_model
 from inferq.ports import free_ports, next_free_port, require_port
 from inferq.rabbitnode import PrivateRabbit
 from inferq.servicechild import OnLine, ServiceChild, service_argv
-from inferq.settings import BY_FIELD, PREFIX, Settings, require_servers, to_environ, with_values
+from inferq.settings import BY_FIELD, Settings, require_servers, to_environ, with_values
 from inferq.supervisor import Child, ChildState, Supervisor
 from inferq.valkey import EmbeddedValkey
 
@@ -34,6 +37,9 @@ _READY_WITHIN_S: Final = 90.0
 # A model from the hub may have to come over the network first.
 _HUB_READY_WITHIN_S: Final = 1_800.0
 _VALKEY_READY_WITHIN_S: Final = 30.0
+# RabbitMQ 3.10 confirms a quorum queue, and messages in it, some seconds before it is in its register.
+_ON_DISK_WITHIN_S: Final = 15.0
+_POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +180,7 @@ class LocalPipeline:
         await self._ready(settings)
         for service in self._services:
             self._keep(service.name)
+        await self._kept_queues(settings)
         self._stack.callback(runfile.remove, self._state_dir)
         runfile.write(
             self._state_dir,
@@ -222,11 +229,23 @@ class LocalPipeline:
                     within_s = _HUB_READY_WITHIN_S if slow else _READY_WITHIN_S
                     group.create_task(self._one_ready(service, within_s))
         except* OperatorError as errors:
-            raise _first(errors) from None
+            raise first_of(errors) from None
 
     async def _one_ready(self, service: ServiceChild, within_s: float) -> None:
         await service.ready(within_s, self._say)
         self._say(f"{service.name} is ready on port {service.port}")
+
+    async def _kept_queues(self, settings: Settings) -> None:
+        """Wait until a kill of the private RabbitMQ would not cost its queues, within a bound."""
+        rabbit, begun = self._rabbit, time.monotonic()
+        if rabbit is None or all(map(rabbit.has_on_disk, settings.names.queues())):
+            return
+        self._say("waiting for RabbitMQ to have its queues on disk")
+        while time.monotonic() - begun < _ON_DISK_WITHIN_S:
+            await asyncio.sleep(_POLL_S)
+            if all(map(rabbit.has_on_disk, settings.names.queues())):
+                return
+        self._say("RabbitMQ does not have its queues on disk yet; a kill of it now might lose them")
 
     def _supervise(self, name: str, child: Child) -> None:
         self._supervisors[name] = Supervisor(name, child, say=self._say)
@@ -250,13 +269,11 @@ def _free_ports(settings: Settings) -> Settings:
 
 def _environ(settings: Settings) -> dict[str, str]:
     """Return our environment with the settings of the pipeline in place of our own."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    return inherited | to_environ(settings)
+    return inherited_env() | to_environ(settings)
 
 
 def _base(service: ServiceChild) -> str:
-    host = f"[{service.host}]" if ":" in service.host else service.host
-    return f"http://{host}:{service.port}"
+    return f"http://{host_port(service.host, service.port)}"
 
 
 async def _stop_together(children: list[ServiceChild]) -> None:
@@ -272,9 +289,3 @@ def _our_child(pid: int) -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

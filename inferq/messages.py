@@ -206,11 +206,6 @@ def decode_dead(body: bytes) -> DeadLetter:
     return letter
 
 
-def encode_event(event: Event) -> bytes:
-    """Encode an event as the store's scripts do; used where an event is made outside Redis, as in tests."""
-    return f"{VERSION} {event.type} {event.job_id} {event.seq}\n".encode() + event.record
-
-
 def decode_event(payload: bytes) -> Event:
     """Decode an event without decoding its record.
 

@@ -19,9 +19,9 @@ MODEL_FILE: Final = "model.onnx"
 CONFIG_FILE: Final = "config.json"
 DEFAULT_MAX_LENGTH: Final = 512
 
-# one of these sets makes a tokenizer
+# One of these sets makes a tokenizer.
 TOKENIZER_SETS: Final = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
-# these architectures number positions from the padding id on, so they have fewer than the config says
+# These architectures number positions from the padding id on, so they have fewer than the config says.
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
 _LFS_POINTER: Final = b"version https://git-lfs"
 _EXPORT: Final = "make one with: inferq model export <Hugging Face id or folder> <target>"
@@ -59,7 +59,7 @@ def resolve(
     if spec.kind is ModelKind.FOLDER:
         assert spec.path is not None, "a folder specification carries its path"
         return check(Path(spec.path), name=spec.name)
-    # only a hub model needs the hub's client, which takes half a second to import
+    # Only a hub model needs the hub's client, which takes half a second to import.
     from inferq import hub
 
     return hub.resolve(spec, cache_dir=cache_dir, progress=progress)
@@ -115,7 +115,7 @@ def _check_weights(path: Path) -> None:
         raise OperatorError(f"{model} is no readable ONNX file ({error}): copy it again") from error
     home = path.resolve()
     for location in sorted(locations):
-        # judged before it is opened: a refused path must not even be looked at
+        # Judged before it is opened: a refused path must not even be looked at.
         if location.startswith("/") or ".." in Path(location).parts:
             raise OperatorError(f"{model} keeps weights outside its folder: keep all its files in {path}")
         target = (path / location).resolve()

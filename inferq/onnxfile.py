@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-# field number -> kind of message, from onnx.proto (ModelProto, GraphProto, NodeProto, AttributeProto, …)
+# Field number -> kind of message, from onnx.proto (ModelProto, GraphProto, NodeProto, AttributeProto, …)
 _CHILDREN: Final[dict[str, dict[int, str]]] = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},

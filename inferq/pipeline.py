@@ -15,114 +15,27 @@ Rules:
 """
 
 import asyncio
-import ssl
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any
 
-import hiredis
-from redis.asyncio.connection import parse_url
-from redis.exceptions import AuthenticationError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-MAX_PENDING: Final = 20_000
-# How often the age of the oldest command is looked at, as a share of what it may be.
-LOOK_SHARE: Final = 0.25
-
-Argument = bytes | str | int | float
-
-
-class _Connection(asyncio.Protocol):
-    """One connection: what is to be written, and who waits for which reply."""
-
-    def __init__(self, reply_timeout_s: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._reply_timeout_s = reply_timeout_s
-        self._reader = hiredis.Reader(protocolError=ConnectionLost, replyError=_reply_error)
-        self._transport: asyncio.Transport | None = None
-        self._out: list[bytes] = []
-        self._pending: deque[tuple[float, asyncio.Future[Any]]] = deque()
-        self._look: asyncio.TimerHandle | None = None
-        self.lost = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        try:
-            while (reply := self._reader.gets()) is not False:
-                _, future = self._pending.popleft()
-                if future.done():
-                    continue
-                if isinstance(reply, RedisError):
-                    future.set_exception(reply)
-                else:
-                    future.set_result(reply)
-        except (RedisError, IndexError):
-            # Not RESP, or a reply that nobody asked for: what follows cannot be matched.
-            self.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = True
-        if self._look is not None:
-            self._look.cancel()
-        pending, self._pending = self._pending, deque()
-        for _, future in pending:
-            if not future.done():
-                future.set_exception(ConnectionLost("the connection ended before the reply"))
-
-    def abort(self) -> None:
-        """End the connection now."""
-        if self._transport is not None:
-            self._transport.abort()
-        # Not left to the transport: whoever waits is told now, and once.
-        self.connection_lost(None)
-
-    def require_room(self, commands: int) -> None:
-        """Refuse commands, all or none, when the connection has ended or too many wait; raises `ConnectionLost`."""
-        if self.lost:
-            raise ConnectionLost("the connection has ended")
-        if len(self._pending) + commands > MAX_PENDING:
-            raise ConnectionLost(f"{MAX_PENDING} commands are waiting already")
-
-    def send(self, command: Sequence[Argument]) -> asyncio.Future[Any]:
-        """Queue a command; it is written with all others of this tick."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        packed: tuple[Any, ...] = tuple(command)
-        self._out.append(hiredis.pack_command(packed))
-        self._pending.append((self._loop.time(), future))
-        if self._look is None:
-            self._look = self._loop.call_later(self._reply_timeout_s * LOOK_SHARE, self._check_age)
-        return future
-
-    def _flush(self) -> None:
-        out, self._out = self._out, []
-        if self._transport is not None and not self.lost:
-            self._transport.write(b"".join(out))
-
-    def _check_age(self) -> None:
-        self._look = None
-        if self.lost or not self._pending:
-            return
-        sent_at, _ = self._pending[0]
-        if self._loop.time() - sent_at > self._reply_timeout_s:
-            self.abort()
-        else:
-            self._look = self._loop.call_later(self._reply_timeout_s * LOOK_SHARE, self._check_age)
+from inferq.connection import Argument, Connection, open_connection, target
 
 
 class Pipeline:
-    """A Redis client for commands that many callers issue at once. Makes its connection when it is needed."""
+    """A Redis client for commands that many callers issue at once. Makes its connection when it is needed.
+
+    Raises:
+        OperatorError: the URL cannot be used.
+    """
 
     def __init__(self, url: str, *, connect_timeout_s: float, reply_timeout_s: float) -> None:
-        self._options = parse_url(url)
+        self._target = target(url)
         self._connect_timeout_s, self._reply_timeout_s = connect_timeout_s, reply_timeout_s
-        self._connection: _Connection | None = None
-        self._connecting: asyncio.Task[_Connection] | None = None
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[Connection] | None = None
         self._closed = False
 
     async def call(self, *command: Argument) -> Any:
@@ -169,10 +82,13 @@ class Pipeline:
 
         Raises:
             ConnectionLost, OSError, TimeoutError: Redis is away.
-            RedisError: Redis refused a command.
+            RedisError: Redis refused a command. Refused before EXEC, nothing was run; in it, all others were.
         """
         replies = await self.call_all([("MULTI",), *commands, ("EXEC",)])
         results: list[Any] = replies[-1]
+        for result in results:
+            if isinstance(result, RedisError):
+                raise result
         return results
 
     async def close(self) -> None:
@@ -184,60 +100,29 @@ class Pipeline:
         if self._connection is not None:
             self._connection.abort()
 
-    async def _ready(self) -> _Connection:
+    async def _ready(self) -> Connection:
         if self._connection is not None and not self._connection.lost:
             return self._connection
         if self._closed:
             raise ConnectionLost("the client is closed")
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect(), name="redis-connect")
-        # Shielded: one caller's cancellation must not take the connection from the others.
-        return await asyncio.shield(self._connecting)
+            self._connecting.add_done_callback(_seen)
+        connecting = self._connecting
+        # Waited for from outside: one caller's cancellation must not take the connection from the others.
+        await asyncio.wait([connecting])
+        if connecting.cancelled():
+            raise ConnectionLost("the client is closed")
+        return connecting.result()
 
-    async def _connect(self) -> _Connection:
-        loop = asyncio.get_running_loop()
-        options = self._options
-        async with asyncio.timeout(self._connect_timeout_s):
-            if "path" in options:
-                _, connection = await loop.create_unix_connection(self._protocol, options["path"])
-            else:
-                _, connection = await loop.create_connection(
-                    self._protocol,
-                    options.get("host", "localhost"),
-                    int(options.get("port", 6379)),
-                    ssl=_tls(options),
-                )
-            greeting: list[Sequence[Argument]] = []
-            if "password" in options:
-                user = [options["username"]] if "username" in options else []
-                greeting.append(("AUTH", *user, options["password"]))
-            if options.get("db"):
-                greeting.append(("SELECT", int(options["db"])))
-            try:
-                for reply in await asyncio.gather(*map(connection.send, greeting)):
-                    assert reply == b"OK", "AUTH and SELECT answer OK or an error"
-            except BaseException:
-                connection.abort()
-                raise
-        self._connection = connection
-        return connection
-
-    def _protocol(self) -> _Connection:
-        return _Connection(self._reply_timeout_s)
+    async def _connect(self) -> Connection:
+        self._connection = await open_connection(
+            self._target, lambda: Connection(self._reply_timeout_s), timeout_s=self._connect_timeout_s
+        )
+        return self._connection
 
 
-def _tls(options: Any) -> ssl.SSLContext | None:
-    """Return a context that checks the server's certificate, for `rediss://`; None without TLS."""
-    secure = options.get("connection_class")
-    if secure is None or "SSL" not in secure.__name__:
-        return None
-    return ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
-
-
-def _reply_error(text: str) -> RedisError:
-    code, _, rest = text.partition(" ")
-    if code == "NOSCRIPT":
-        return NoScriptError(rest)
-    if code in {"WRONGPASS", "NOAUTH", "NOPERM"}:
-        return AuthenticationError(rest)
-    return ResponseError(text)
+def _seen(connecting: asyncio.Task[Connection]) -> None:
+    """Take note of a failure for which every caller has left already."""
+    if not connecting.cancelled():
+        connecting.exception()

@@ -63,7 +63,7 @@ def free_port(host: str = LOOPBACK) -> int:
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """Return ``count`` different free ports; see :func:`free_port`."""
+    """Return ``count`` different free ports; see `free_port`."""
     candidates = _candidates(ephemeral_range())
     found: list[int] = []
     for port in random.sample(candidates, min(_MAX_PROBES, len(candidates))):
@@ -102,7 +102,7 @@ def _bind(port: int, host: str) -> socket.socket:
         # What servers set themselves: connections of a dead server that linger in TIME_WAIT do not count.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        # bind alone can succeed beside another socket that has bound and not yet called listen
+        # Alone, bind can succeed beside another socket that has bound and not yet called listen.
         listener.listen(1)
     except BaseException:
         listener.close()

@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from inferq.addresses import host_port
+
 TIMEOUT_S: Final = 2.0
 _MOST_BYTES: Final = 65_536
 
@@ -62,8 +64,10 @@ async def ask(host: str, port: int, path: str, *, timeout_s: float = TIMEOUT_S) 
 async def _get(host: str, port: int, path: str) -> Answer:
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        name = f"[{host}]" if ":" in host else host
-        request = f"GET {path} HTTP/1.1\r\nHost: {name}:{port}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+        name = host_port(host, port)
+        request = (
+            f"GET {path} HTTP/1.1\r\nHost: {name}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+        )
         writer.write(request.encode("ascii"))
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         status = int(head.split(" ", 2)[1])

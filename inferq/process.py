@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import secrets
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -10,7 +12,7 @@ import structlog
 import uvloop
 
 from inferq.commandline import parse_flags
-from inferq.errors import OperatorError
+from inferq.errors import OperatorError, first_of
 from inferq.settings import Settings, load, require_servers, unknown
 from inferq.telemetry import configure_logs
 
@@ -36,7 +38,7 @@ def run(service: str, description: str, main: Service, argv: Sequence[str] | Non
         mistakes = group.subgroup(OperatorError)
         if mistakes is None:
             raise
-        return _refuse(service, _first(mistakes))
+        return _refuse(service, first_of(mistakes))
     return 0
 
 
@@ -53,7 +55,6 @@ def _refuse(service: str, error: BaseException) -> int:
     return 2
 
 
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def process_id() -> str:
+    """Make an id for this process that no other has, on any host, be its number given out again: host-number-hex."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"

@@ -66,7 +66,7 @@ class RabbitFolder:
 
     @property
     def identity(self) -> RabbitIdentity:
-        """The node's name and password, known after :meth:`load`."""
+        """The node's name and password, known after `load`."""
         if self._known is None:
             raise RuntimeError("not started")
         return self._known
@@ -135,7 +135,9 @@ class RabbitFolder:
 
     def has_on_disk(self, queue: str) -> bool:
         """Say whether a quorum queue of vhost ``/`` is in the node's register on disk."""
-        entry = f"%2F_{queue}".encode()
+        name = f"%2F_{queue}".encode()
+        # With the low byte of its length, as Erlang writes it, lest a longer name that begins so be taken for it.
+        entry = bytes([len(name) % 256]) + name
         registers = self.path.glob("data/*/quorum/*/names.dets")
         return any(entry in register.read_bytes() for register in registers)
 

@@ -5,7 +5,7 @@ between. Which statuses a move may leave is handed in from the table in `inferq.
 
 A record is a hash whose fields are JSON fragments, so that a script can put the public record together by joining
 strings: decoding and encoding JSON in Lua would cost more and would not keep numbers as they were. Fields that the
-public record does not show: `charges`, `history`, `due_ms`, `queue`, `message`, `entry`, `dead`.
+public record does not show: `charges`, `history`, `due_ms`, `created_ms`, `queue`, `message`, `entry`, `dead`.
 
 `finished_at` and the timings `store` and `total` are stamped inside the step by the clock of Redis: that is when the
 result is stored. The hosts' clocks are taken to be in step; what would come out negative is shown as 0.
@@ -13,6 +13,7 @@ result is stored. The hosts' clocks are taken to be in step; what would come out
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 # The order is the order of the public record.
 PUBLIC_FIELDS = (
@@ -76,56 +77,24 @@ end
 class Script:
     """One Lua script and the digest that Redis knows it by."""
 
-    name: str
     text: str
 
-    @property
+    @cached_property
     def sha(self) -> str:
         """SHA-1 of the text, as EVALSHA takes it."""
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _script(name: str, body: str) -> Script:
-    return Script(name=name, text=_PRELUDE + body)
+def record_script(body: str) -> Script:
+    """Make a script that may call what the prelude defines: `now_ms`, `iso`, `announce`, `create`, `slice`."""
+    return Script(text=_PRELUDE + body)
 
 
 # KEYS: record, open jobs. ARGV: channel, id, ttl (s), next look (ms), then fields. -> 1, or 0 when the id is taken.
-CREATE = _script(
-    "create",
+CREATE = record_script(
     """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 create(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], slice(5, #ARGV))
-return 1
-""",
-)
-
-_WAITING = """
-local function waiting(stream, group)
-  local pending = redis.pcall('XPENDING', stream, group)
-  if pending.err then
-    redis.call('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
-    return redis.call('XLEN', stream)
-  end
-  return redis.call('XLEN', stream) - pending[1]
-end
-"""
-
-# Record and queue entry in one step, when all queues together hold fewer than the limit.
-# KEYS: record, open jobs, stream, all streams... ARGV: channel, id, ttl, next look, limit, group, message, then
-# fields. -> 1, or 0 when the id is taken, or -1 when the queues are full.
-ACCEPT = _script(
-    "accept",
-    _WAITING
-    + """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-local total = 0
-for i = 4, #KEYS do total = total + waiting(KEYS[i], ARGV[6]) end
-if total >= tonumber(ARGV[5]) then return -1 end
-local entry = redis.call('XADD', KEYS[3], '*', 'id', ARGV[2], 'm', ARGV[7])
-local fields = slice(8, #ARGV)
-fields[#fields + 1] = 'entry'
-fields[#fields + 1] = entry
-create(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], fields)
 return 1
 """,
 )
@@ -135,9 +104,8 @@ return 1
 # 6 flags: S started, F final, C charged; 7 when the work ended (ms) or "", 8 one entry of history or "",
 # 9 status to rebuild a lost record in or "", 10 its ttl, 11 its next look, 12 count of the values to rebuild it
 # from, these, then the fields to set.
-# -> {1 moved | 0 refused | -1 no such job, status, seq, attempt, charges, dead, history, started now}
-MOVE = _script(
-    "move",
+# -> {1 moved | 0 refused | -1 no such job, status, seq, attempt, charges, dead, history}
+MOVE = record_script(
     """
 local key, open, channel, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local status = redis.call('HGET', key, 'status')
@@ -196,121 +164,14 @@ return answer(1, ARGV[4])
 
 # KEYS: record. Notes that the dead letter is kept, unless the record is gone: a bare field would never go.
 BURIED = Script(
-    name="buried",
     text="""
 if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'dead', 'kept') end
 return 1
 """,
 )
 
-# Jobs of dead consumers become mine, at most ARGV[4] of them. KEYS: stream.
-# ARGV: group, me, prefix of the lease keys, most entries. A consumer without a lease is dead; one without entries
-# besides is forgotten. -> entries {{id, {field, value, ...}}, ...}
-CLAIM = Script(
-    name="claim",
-    text="""
-local stream, group, me, prefix, room = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local out = {}
-local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
-if consumers.err then return out end
-for _, info in ipairs(consumers) do
-  local name, pending
-  for i = 1, #info, 2 do
-    if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
-  end
-  if name ~= me and redis.call('EXISTS', prefix .. name) == 0 then
-    if pending == 0 then
-      redis.call('XGROUP', 'DELCONSUMER', stream, group, name)
-    elseif room > 0 then
-      local ids = {}
-      for _, p in ipairs(redis.call('XPENDING', stream, group, '-', '+', room, name)) do ids[#ids + 1] = p[1] end
-      room = room - #ids
-      local known = {}
-      for _, entry in ipairs(redis.call('XCLAIM', stream, group, me, 0, unpack(ids))) do
-        -- A deleted entry comes back as nil from older servers.
-        if entry and entry[2] then
-          out[#out + 1] = entry
-          known[entry[1]] = true
-        end
-      end
-      -- Pending without an entry: there is nothing to run; its record is the sweeper's to end.
-      for _, id in ipairs(ids) do
-        if not known[id] then redis.call('XACK', stream, group, id) end
-      end
-    end
-  end
-end
-return out
-""",
-)
-
-# What lies ready, earlier named streams first. KEYS: streams... ARGV: group, me, most entries. -> as XREADGROUP
-READ = Script(
-    name="read",
-    text="""
-local out, room = {}, tonumber(ARGV[3])
-for i = 1, #KEYS do
-  if room <= 0 then break end
-  local rows = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', room, 'STREAMS', KEYS[i], '>')
-  if rows then
-    out[#out + 1] = rows[1]
-    room = room - #rows[1][2]
-  end
-end
-return out
-""",
-)
-
-# Hand entries to nobody, so that the next claim takes them at once. KEYS: stream.
-# ARGV: group, me, nobody, ids... Only what is still mine: another may have claimed it.
-GIVE_BACK = Script(
-    name="give_back",
-    text="""
-for i = 4, #ARGV do
-  local p = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2])
-  if #p == 1 then redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[i], 'JUSTID') end
-end
-return 1
-""",
-)
-
-# KEYS: dead stream, stream. ARGV: limit, id, letter, group, entry. The letter is kept and the entry gone in one step.
-BURY = Script(
-    name="bury",
-    text="""
-redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'id', ARGV[2], 'm', ARGV[3])
-redis.call('XACK', KEYS[2], ARGV[4], ARGV[5])
-redis.call('XDEL', KEYS[2], ARGV[5])
-return 1
-""",
-)
-
-# KEYS: record, stream. ARGV: id. A record that has not ended and whose entry is gone gets a new entry.
-REQUEUE = Script(
-    name="requeue",
-    text="""
-local v = redis.call('HMGET', KEYS[1], 'status', 'message', 'entry')
-if not v[2] or (v[1] ~= 'queued' and v[1] ~= 'running') then return 0 end
-if v[3] and #redis.call('XRANGE', KEYS[2], v[3], v[3]) == 1 then return 0 end
-redis.call('HSET', KEYS[1], 'entry', redis.call('XADD', KEYS[2], '*', 'id', ARGV[1], 'm', v[2]))
-return 1
-""",
-)
-
-# KEYS: streams... ARGV: group. What waits: entries that no living consumer was given yet.
-DEPTH = Script(
-    name="depth",
-    text=_WAITING
-    + """
-local total = 0
-for i = 1, #KEYS do total = total + waiting(KEYS[i], ARGV[1]) end
-return total
-""",
-)
-
 # KEYS: lock. ARGV: holder, time to live (ms). -> 1 when the holder has it now.
 LOCK = Script(
-    name="lock",
     text="""
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end

@@ -31,7 +31,8 @@ class Server(uvicorn.Server):
 def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
     """Make a server for an ASGI application; it listens once it is given a socket.
 
-    Slow or endless headers, idle connections and open requests at the end are all bounded.
+    Idle connections and open requests at the end are bounded. The peer's address is the connection's: headers that
+    name another one are not believed.
     """
     return Server(
         uvicorn.Config(
@@ -46,8 +47,7 @@ def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
             date_header=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(graceful_s),
-            backlog=2048,
-            h11_max_incomplete_event_size=16 * 1024,
+            proxy_headers=False,
         )
     )
 

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,7 +20,6 @@ OnLine = Callable[[str, str], None]
 STOP_GRACE_S: Final = 12.0
 _POLL_S: Final = 0.05
 _REPORT_EVERY_S: Final = 5.0
-_LAST_LINES: Final = 20
 _LONGEST_LINE: Final = 16_384
 _DRAIN_S: Final = 1.0
 _QUIET_S: Final = 0.1
@@ -50,7 +48,7 @@ class ServiceChild:
         self._argv, self._env = tuple(argv), dict(env)
         self._record = record
         self._on_line = on_line
-        self._said: deque[str] = deque(maxlen=_LAST_LINES)
+        self._last_line = ""
         self._news = asyncio.Event()
         self._child: ChildProcess | None = None
         self._write_end: int | None = None
@@ -60,11 +58,6 @@ class ServiceChild:
     def pid(self) -> int | None:
         """The process id, or None before the first start."""
         return None if self._child is None else self._child.pid
-
-    @property
-    def last_lines(self) -> tuple[str, ...]:
-        """What it wrote last."""
-        return tuple(self._said)
 
     async def start(self) -> None:
         """Start it, or start it again after its death; it is not ready yet."""
@@ -141,7 +134,7 @@ class ServiceChild:
     def _pass_on(self, line: bytes) -> None:
         text = line[:_LONGEST_LINE].decode(errors="replace").rstrip()
         if text:
-            self._said.append(text)
+            self._last_line = text
             self._news.set()
             self._on_line(self.name, text)
 
@@ -152,11 +145,12 @@ class ServiceChild:
         with contextlib.suppress(TimeoutError):
             while True:
                 self._news.clear()
-                await asyncio.wait_for(self._news.wait(), _QUIET_S)
-        last = self._said[-1] if self._said else "it said nothing"
+                async with asyncio.timeout(_QUIET_S):
+                    await self._news.wait()
+        last = self._last_line or "it said nothing"
         return (
             last
-            if code == 2 and self._said
+            if code == 2 and self._last_line
             else f"{self.name} ended at its start with {how_it_ended(code)}: {last}"
         )
 

@@ -10,9 +10,11 @@ To add a setting: a field in `Settings`, and a row in `OPTIONS`.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from inferq import allowed
+from inferq.addresses import host_port
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
@@ -87,8 +89,12 @@ class Settings:
         """What a job's `stream_url` begins with."""
         if self.public_notifier_url:
             return self.public_notifier_url.rstrip("/")
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"ws://{host}:{self.notifier_port}"
+        return f"ws://{host_port(self.host, self.notifier_port)}"
+
+    @property
+    def cache_path(self) -> Path | None:
+        """Where downloaded models are kept; None: the usual place."""
+        return Path(self.cache_dir) if self.cache_dir else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,110 +119,56 @@ class Option:
         return "--" + self.field.replace("_", "-")
 
 
-def _integer(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]{1,18}", text) or not low <= int(text) <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def _choice(*allowed: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError("one of " + ", ".join(allowed))
-        return text
-
-    return parse
-
-
-def _pattern(pattern: str, allowed: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(allowed)
-        return text
-
-    return parse
-
-
-def _url(*schemes: str, words: tuple[str, ...] = ()) -> Callable[[str], str]:
-    allowed = " or ".join([*words, *(f"{scheme}://host:port" for scheme in schemes)])
-
-    def parse(text: str) -> str:
-        if text == "" or text in words:
-            return text
-        try:
-            parts = urlsplit(text)
-            usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ValueError(f"a URL like {allowed}")
-        return text
-
-    return parse
-
-
-def _switch(text: str) -> bool:
-    if text not in {"0", "1"}:
-        raise ValueError("0 or 1")
-    return text == "1"
-
-
-def _model(text: str) -> str:
-    parse_model(text)
-    return text
-
-
 OPTIONS: tuple[Option, ...] = (
-    Option(field="redis_url", default="", parse=_url("redis", "rediss"), unit="URL", secret=True,
+    Option(field="redis_url", default="", parse=allowed.url("redis", "rediss"), unit="URL", secret=True,
            help="job records, results and events; `inferq up` starts an embedded Valkey when it is empty"),
-    Option(field="broker_url", default="", parse=_url("amqp", "amqps", "redis", "rediss", words=("rabbitmq",)),
+    Option(field="broker_url", default="", parse=allowed.url("amqp", "amqps", "redis", "rediss", words=("rabbitmq",)),
            unit="URL", secret=True,
            help="where jobs queue; empty: the Redis of the records; rabbitmq: a private node, with `inferq up`"),
-    Option(field="namespace", default="", parse=_pattern(r"[A-Za-z0-9_:.\-]{0,64}",
+    Option(field="namespace", default="", parse=allowed.pattern(r"[A-Za-z0-9_:.\-]{0,64}",
            "up to 64 letters, digits and _ : . -"), unit="text",
            help="comes before every Redis key, channel, exchange and queue"),
-    Option(field="host", default="127.0.0.1", parse=_pattern(r"[A-Za-z0-9_:.\-]{1,255}", "a host name or address"),
-           unit="address", help="where the servers listen"),
-    Option(field="ingress_port", default="8080", parse=_integer(1, 65535), unit="port", help="HTTP API"),
-    Option(field="notifier_port", default="8081", parse=_integer(1, 65535), unit="port", help="WebSocket push"),
-    Option(field="batcher_port", default="8082", parse=_integer(1, 65535), unit="port",
+    Option(field="host", default="127.0.0.1", parse=allowed.pattern(r"[A-Za-z0-9_:.\-]{1,255}",
+           "a host name or address"), unit="address", help="where the servers listen"),
+    Option(field="ingress_port", default="8080", parse=allowed.integer(1, 65535), unit="port", help="HTTP API"),
+    Option(field="notifier_port", default="8081", parse=allowed.integer(1, 65535), unit="port", help="WebSocket push"),
+    Option(field="batcher_port", default="8082", parse=allowed.integer(1, 65535), unit="port",
            help="health and metrics of the first batcher; further ones take the next free ports"),
-    Option(field="allow_open", default="0", parse=_switch, unit="0 or 1",
+    Option(field="allow_open", default="0", parse=allowed.switch, unit="0 or 1",
            help="listen beyond loopback although everybody who reaches the port may use it"),
-    Option(field="public_notifier_url", default="", parse=_url("ws", "wss"), unit="URL",
+    Option(field="public_notifier_url", default="", parse=allowed.url("ws", "wss"), unit="URL",
            help="what `stream_url` begins with; empty: made from host and port"),
-    Option(field="model", default="builtin", parse=_model, unit="model",
+    Option(field="model", default="builtin", parse=allowed.model, unit="model",
            help="builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>"),
-    Option(field="device", default="auto", parse=_choice("auto", "cpu", "cuda"), unit="device",
+    Option(field="device", default="auto", parse=allowed.choice("auto", "cpu", "cuda"), unit="device",
            help="auto takes CUDA where it works, else the CPU, and says so"),
-    Option(field="precision", default="fp32", parse=_choice("fp32"), unit="type", help="what the model computes in"),
-    Option(field="batch_policy", default="greedy", parse=_choice("fixed", "greedy"), unit="policy",
+    Option(field="precision", default="fp32", parse=allowed.choice("fp32"), unit="type",
+           help="what the model computes in"),
+    Option(field="batch_policy", default="greedy", parse=allowed.choice("fixed", "greedy"), unit="policy",
            help="fixed waits for a full batch or the end of the window, greedy never waits"),
-    Option(field="max_batch_size", default="16", parse=_integer(1, 1024), unit="jobs",
+    Option(field="max_batch_size", default="16", parse=allowed.integer(1, 1024), unit="jobs",
            help="most jobs in a batch; a batcher prefetches four times as many"),
-    Option(field="max_wait_ms", default="50", parse=_integer(0, 60_000), unit="ms",
+    Option(field="max_wait_ms", default="50", parse=allowed.integer(0, 60_000), unit="ms",
            help="fixed: how long the window stays open after its oldest job arrived"),
-    Option(field="max_batch_tokens", default="4096", parse=_integer(1, 1_000_000), unit="tokens",
+    Option(field="max_batch_tokens", default="4096", parse=allowed.integer(1, 1_000_000), unit="tokens",
            help="most tokens in a batch, padding counted; a longer job runs alone"),
-    Option(field="queue_limit", default="10000", parse=_integer(1, 10_000_000), unit="jobs",
+    Option(field="queue_limit", default="10000", parse=allowed.integer(1, 10_000_000), unit="jobs",
            help="jobs waiting before new ones are refused with 503"),
-    Option(field="max_attempts", default="3", parse=_integer(1, 20), unit="attempts",
+    Option(field="max_attempts", default="3", parse=allowed.integer(1, 20), unit="attempts",
            help="times a job alone may crash or hang the engine before it is dead-lettered"),
-    Option(field="engine_timeout_ms", default="30000", parse=_integer(10, 3_600_000), unit="ms",
+    Option(field="engine_timeout_ms", default="30000", parse=allowed.integer(10, 3_600_000), unit="ms",
            help="how long one batch may compute before its engine counts as hung"),
-    Option(field="result_ttl_s", default="3600", parse=_integer(1, 31_536_000), unit="s",
+    Option(field="result_ttl_s", default="3600", parse=allowed.integer(1, 31_536_000), unit="s",
            help="how long a final record is kept"),
-    Option(field="job_ttl_s", default="86400", parse=_integer(1, 31_536_000), unit="s",
+    Option(field="job_ttl_s", default="86400", parse=allowed.integer(1, 31_536_000), unit="s",
            help="after how long a job that never ended is expired"),
-    Option(field="batchers", default="1", parse=_integer(1, 64), unit="processes", help="batchers under `inferq up`"),
-    Option(field="threads", default="0", parse=_integer(0, 1024), unit="threads",
+    Option(field="batchers", default="1", parse=allowed.integer(1, 64), unit="processes",
+           help="batchers under `inferq up`"),
+    Option(field="threads", default="0", parse=allowed.integer(0, 1024), unit="threads",
            help="threads of ONNX Runtime; 0: this process's share of the cores"),
-    Option(field="log_level", default="info", parse=_choice("debug", "info", "warning", "error"), unit="level",
+    Option(field="log_level", default="info", parse=allowed.choice("debug", "info", "warning", "error"), unit="level",
            help="what is logged"),
-    Option(field="log_format", default="auto", parse=_choice("auto", "console", "json"), unit="format",
+    Option(field="log_format", default="auto", parse=allowed.choice("auto", "console", "json"), unit="format",
            help="auto: console on a terminal, JSON lines elsewhere"),
     Option(field="cache_dir", default="", parse=str, unit="folder",
            help="where downloaded models are kept; empty: ~/.cache/inferq"),

@@ -1,6 +1,6 @@
 """Steps: the moves of the lifecycle as values, which the store applies one by one or many in one write.
 
-Pure. A step names the move, the job, and the JSON fragments that it sets; `rebuild` carries the job when a record
+Pure. A step names the move, the job, and the JSON fragments that it sets; `origin` carries the job when a record
 that was lost may be made anew from its message.
 """
 
@@ -86,9 +86,11 @@ def fail(
     return Step(move=Move.FAIL, job_id=job_id, origin=origin, fields=fields, charge=charge, history=history)
 
 
-def give_back(job_id: str, *, charge: bool = False, history: bytes = b"") -> Step:
+def give_back(
+    job_id: str, *, origin: Origin | None = None, charge: bool = False, history: bytes = b""
+) -> Step:
     """A started job goes back unfinished; ``charge`` counts an attempt against it."""
-    return Step(move=Move.GIVE_BACK, job_id=job_id, charge=charge, history=history)
+    return Step(move=Move.GIVE_BACK, job_id=job_id, origin=origin, charge=charge, history=history)
 
 
 def cancel(job_id: str) -> Step:
@@ -96,9 +98,9 @@ def cancel(job_id: str) -> Step:
     return Step(move=Move.CANCEL, job_id=job_id)
 
 
-def expire(job_id: str) -> Step:
+def expire(job_id: str, *, origin: Origin | None = None) -> Step:
     """Its deadline has passed, or it never ended within the job TTL."""
-    return Step(move=Move.EXPIRE, job_id=job_id)
+    return Step(move=Move.EXPIRE, job_id=job_id, origin=origin)
 
 
 def charge_entry(*, attempt: int, code: ErrorCode, batcher: str, at_ms: int) -> bytes:

@@ -7,11 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
-from inferq.jobs import FINAL, JobRecord, Move, OpenJob, Status, sources, target
+from inferq.jobs import FINAL, Move, OpenJob, Status, sources, target
 from inferq.names import Names
 from inferq.redis import Client, evaluate, evaluate_many, translated
 from inferq.scripts import BURIED, CREATE, MOVE, PUBLIC_FIELDS
@@ -22,15 +20,15 @@ FIRST_LOOK_MS: Final = 15_000
 # A record outlives its due time by this, so that the sweeper ends it before Redis forgets it.
 GRACE_S: Final = 3600
 
-_record_decoder = msgspec.json.Decoder(JobRecord)
 _FLAGS: Final = {Move.START: "S", Move.FINISH: "F", Move.FAIL: "F", Move.CANCEL: "F", Move.EXPIRE: "F"}
 # A record that was lost is rebuilt as what it must have been for the move to make sense.
-_REBUILT: Final = {Move.START: Status.QUEUED, Move.FINISH: Status.RUNNING, Move.FAIL: Status.RUNNING}
-
-
-def decode_record(data: bytes) -> JobRecord:
-    """Decode a record as polling and events show it."""
-    return _record_decoder.decode(data)
+_REBUILT: Final = {
+    Move.START: Status.QUEUED,
+    Move.FINISH: Status.RUNNING,
+    Move.FAIL: Status.RUNNING,
+    Move.EXPIRE: Status.QUEUED,
+    Move.GIVE_BACK: Status.RUNNING,
+}
 
 
 def wall_ms() -> float:
@@ -67,7 +65,7 @@ class Store:
 
     def birth(self, origin: Origin) -> tuple[int, int, list[Any]]:
         """Return what a new record needs: its time to live (s), the sweeper's first look (ms), its fields."""
-        due_ms = self._due_ms(origin)
+        due_ms = self.due_ms(origin)
         ttl_s = self._job_ttl_s + GRACE_S
         look_ms = min(due_ms, origin.job.created_ms + FIRST_LOOK_MS)
         return ttl_s, look_ms, list(birth_fields(origin, due_ms=due_ms))
@@ -194,7 +192,8 @@ class Store:
             ],
         )  # fmt: skip  # numbered as in the script's head
 
-    def _due_ms(self, origin: Origin) -> int:
+    def due_ms(self, origin: Origin) -> int:
+        """Return when the job expires, in milliseconds since the epoch: by its own deadline, or by its age."""
         by_age = origin.job.created_ms + self._job_ttl_s * 1000
         return by_age if origin.job.deadline_ms is None else min(by_age, origin.job.deadline_ms)
 

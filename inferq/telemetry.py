@@ -82,6 +82,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
+        self.jobs = self.counter("jobs", "Jobs that reached a status here", "status")
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         """Make a counter; Prometheus adds `_total`."""

@@ -1,9 +1,6 @@
 """`python -m ingress`: the HTTP API."""
 
 import asyncio
-import os
-import secrets
-import socket
 
 import structlog
 
@@ -11,7 +8,7 @@ from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import Broker, make_broker
 from inferq.errors import Unavailable
-from inferq.process import run
+from inferq.process import process_id, run
 from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
@@ -27,12 +24,12 @@ _log = structlog.get_logger(__name__)
 
 async def main(settings: Settings, stopping: asyncio.Event) -> None:
     """Serve until ``stopping``."""
-    process_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+    identity = process_id()
     metrics = Metrics()
     redis = connect(settings.redis_url)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     broker = make_broker(settings, store)
-    stats = Stats(broker, store, metrics, process_id=process_id, limit_jobs=settings.queue_limit)
+    stats = Stats(broker, store, metrics, process_id=identity, limit_jobs=settings.queue_limit)
     infer = InferEndpoint(
         broker,
         settings.names,
@@ -56,7 +53,7 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
                 tasks.create_task(_open(broker, stopping)),
                 tasks.create_task(_warn(store)),
                 tasks.create_task(stats.run(lambda: infer.accepted_jobs)),
-                tasks.create_task(Sweeper(store, broker, process_id=process_id).run()),
+                tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
             ]
             _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
             await serve_until(server, listener, stopping)

@@ -1,5 +1,6 @@
 """The hot endpoint: `POST /v1/infer`, a plain ASGI application."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from inferq.broker import Broker
-from inferq.errors import BodyTooLarge, HttpError, QueueFull
+from inferq.errors import BodyTooLarge, HttpError, QueueFull, Unavailable
 from inferq.jobs import Job
 from inferq.messages import encode_job
 from inferq.names import Names
@@ -23,6 +24,9 @@ from ingress.requests import MAX_BODY_BYTES, check_headers, check_model, decode
 # A body over the limit is read and thrown away up to here, so that its sender gets to read the answer; beyond, the
 # connection is closed.
 DRAIN_BYTES: Final = 4 * 1024 * 1024
+
+# Each step has a deadline of its own; this is for all of them together, so that an answer comes within two seconds.
+ACCEPT_S: Final = 1.8
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +57,7 @@ class InferEndpoint:
     ) -> None:
         self._broker, self._names = broker, names
         self._stream_url, self._retry_after_s = stream_url, retry_after_s
-        self._jobs = metrics.counter("jobs", "Jobs that reached a status", "status").labels("queued")
+        self._jobs = metrics.jobs.labels("queued")
         self._refused = metrics.counter("refused", "Submits that were refused", "code")
         self._seconds = metrics.seconds("submit", "From a submit's last byte to its answer")
         self.accepted_jobs = 0
@@ -88,9 +92,12 @@ class InferEndpoint:
             priority=request.priority,
             deadline_ms=None if request.deadline_ms is None else created_ms + request.deadline_ms,
         )
-        await self._broker.accept(
-            Origin(job=job, queue=self._names.queue(model, job.priority), message=encode_job(job))
-        )
+        origin = Origin(job=job, queue=self._names.queue(model, job.priority), message=encode_job(job))
+        try:
+            async with asyncio.timeout(ACCEPT_S):
+                await self._broker.accept(origin)
+        except TimeoutError:
+            raise Unavailable("the job was not recorded and confirmed in time") from None
         self._jobs.inc()
         self.accepted_jobs += 1
         status_url = f"/v1/jobs/{job.job_id}"

@@ -76,7 +76,7 @@ def check_headers(content_type: bytes | None, content_encoding: bytes | None) ->
     Raises:
         UnsupportedMediaType: the body is something else, or encoded.
     """
-    if content_encoding is not None and content_encoding.strip().lower() != b"identity":
+    if content_encoding is not None:
         raise UnsupportedMediaType("Content-Encoding is not understood: send plain JSON")
     if content_type is not None and content_type.partition(b";")[0].strip().lower() != b"application/json":
         raise UnsupportedMediaType("Content-Type must be application/json")

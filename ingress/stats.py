@@ -36,9 +36,9 @@ class Stats:
 
     def retry_after_s(self) -> int:
         """Return when a client that met a full queue should come back."""
-        return retry_after_s(
-            depth_jobs=self._limit_jobs, limit_jobs=self._limit_jobs, drain_rate=self._drain_rate
-        )
+        # Who is refused knows that the limit is reached, however old the last count is.
+        depth_jobs = max(self._depth_jobs, self._limit_jobs)
+        return retry_after_s(depth_jobs=depth_jobs, limit_jobs=self._limit_jobs, drain_rate=self._drain_rate)
 
     async def run(self, accepted_jobs: Callable[[], int]) -> None:
         """Beat for ever; cancel to end."""
@@ -54,7 +54,8 @@ class Stats:
                     )
                     beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
                     self._drain_rate = sum(entry.drain_rate for entry in beats)
-                    self._depth_gauge.set(await self._broker.depth())
+                    self._depth_jobs = await self._broker.depth()
+                    self._depth_gauge.set(self._depth_jobs)
                     self._dead_gauge.set(await self._broker.dead_count())
                 except Unavailable as error:
                     _log.debug("stats.beat_failed", error=str(error))

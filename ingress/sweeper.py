@@ -9,16 +9,18 @@ batcher's hands at any single moment.
 import asyncio
 from typing import Final
 
+import msgspec
 import structlog
 
 from inferq.broker import Broker
-from inferq.errors import InferqError, QueueFull
+from inferq.errors import InferqError, QueueFull, Undecodable
 from inferq.jobs import ErrorCode, OpenJob
-from inferq.messages import DeadLetter, dead_letter, job_id_of
+from inferq.messages import DeadLetter, dead_letter, decode_job, job_id_of
 from inferq.redis import evaluate, translated
 from inferq.scripts import LOCK
-from inferq.steps import expire, fail
+from inferq.steps import Origin, expire, fail
 from inferq.store import Store, wall_ms
+from inferq.telemetry import Metrics
 
 EVERY_S: Final = 1.0
 LOCK_MS: Final = 5_000
@@ -35,9 +37,12 @@ _log = structlog.get_logger(__name__)
 class Sweeper:
     """Looks at open jobs while it holds the lock; ``process_id`` names the holder."""
 
-    def __init__(self, store: Store, broker: Broker, *, process_id: str) -> None:
+    def __init__(self, store: Store, broker: Broker, metrics: Metrics, *, process_id: str) -> None:
         self._store, self._broker, self._id = store, broker, process_id
         self._suspects: set[str] = set()
+        self._requeued_ms: dict[str, int] = {}
+        self._expired = metrics.jobs.labels("expired")
+        self._requeued = metrics.counter("requeued", "Jobs whose lost message was published again")
 
     async def run(self) -> None:
         """Sweep for ever; cancel to end."""
@@ -62,9 +67,17 @@ class Sweeper:
         over = [job for job in jobs if job.due_ms <= now]
         alive = [job for job in jobs if job.due_ms > now]
         if over:
-            await self._store.apply([expire(job.job_id) for job in over])
-            _log.info("sweeper.expired", jobs=len(over))
-        missing = await self._broker.missing(alive)
+            moves = await self._store.apply([expire(job.job_id) for job in over])
+            expired = sum(moved.applied for moved in moves)
+            self._expired.inc(expired)
+            _log.info("sweeper.expired", jobs=expired)
+        # A message that was published again stands among those of its new time.
+        missing = await self._broker.missing(
+            [
+                msgspec.structs.replace(job, created_ms=self._requeued_ms.get(job.job_id, job.created_ms))
+                for job in alive
+            ]
+        )
         looks: dict[str, float] = {}
         for job in alive:
             looks[job.job_id] = min(job.due_ms, now + await self._judge(job, job.job_id in missing))
@@ -86,6 +99,10 @@ class Sweeper:
         except QueueFull:
             return SECOND_LOOK_MS
         self._suspects.discard(job.job_id)
+        self._requeued_ms[job.job_id] = int(wall_ms())
+        if len(self._requeued_ms) > MOST_SUSPECTS:
+            del self._requeued_ms[next(iter(self._requeued_ms))]
+        self._requeued.inc()
         _log.warning("sweeper.requeued", job_id=job.job_id)
         return NEXT_LOOK_MS
 
@@ -100,13 +117,14 @@ class Sweeper:
         """Finish the record of a message that the broker itself gave up; None when the job had ended before."""
         job_id = job_id_of(body)
         detail = "the broker gave the message up after too many deliveries"
-        attempt = 0
+        attempt, history = 0, []
         if job_id is not None:
             # The burial stays due in the record, so that a crash before it does not lose the letter.
-            moved = await self._store.move(fail(job_id, ErrorCode.ENGINE_CRASHED, detail, bury=True))
+            step = fail(job_id, ErrorCode.ENGINE_CRASHED, detail, bury=True, origin=_origin(body, queue))
+            moved = await self._store.move(step)
             if not moved.applied and not moved.burial_due and moved.status is not None:
                 return None
-            attempt = moved.attempt
+            attempt, history = moved.attempt, msgspec.json.decode(moved.history)
         _log.error("sweeper.broker_gave_up", job_id=job_id, queue=queue)
         return dead_letter(
             body,
@@ -117,5 +135,13 @@ class Sweeper:
             attempt=attempt,
             died_ms=int(wall_ms()),
             batcher="",
-            history=[],
+            history=history,
         )
+
+
+def _origin(body: bytes, queue: str) -> Origin | None:
+    """Return what a lost record can be rebuilt from, where the message can be read."""
+    try:
+        return Origin(job=decode_job(body), queue=queue, message=body)
+    except Undecodable:
+        return None

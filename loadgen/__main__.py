@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from loadgen.machine import machine
 from loadgen.pacer import constant
 from loadgen.run import run
 from loadgen.texts import unique
@@ -28,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     if not options.allow_remote and not _loopback(urlsplit(options.url).hostname or ""):
         parser.error("the target is not this host: --allow-remote if it is yours to load")
     count = round(options.rate * options.seconds)
+    sys.stdout.write(f"{machine()}\n")
     outcome = uvloop.run(run(options.url, constant(options.rate, options.seconds), unique(count)))
     sys.stdout.write(
         "\n".join(

@@ -74,7 +74,8 @@ async def _read(reader: asyncio.StreamReader) -> Reply:
         headers = {
             name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
         }
+        status = int(status_line.split(" ", 2)[1])
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError, ValueError) as error:
         raise ConnectionError("the server closed the connection, or does not speak HTTP") from error
-    return Reply(status=int(status_line.split(" ", 2)[1]), headers=headers, body=body)
+    return Reply(status=status, headers=headers, body=body)

@@ -1,5 +1,6 @@
 """A figure: what was measured, beside its goal, on one line. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -31,13 +32,12 @@ def equal(name: str, value: float, wanted: float, unit: str) -> Figure:
     return Figure(name=name, value=value, unit=unit, goal=f"{wanted:g} {unit}", holds=value == wanted)
 
 
-def median(values: list[float]) -> float:
-    """Return the middle value, the mean of the middle two where there are two; nan for none."""
-    ordered = sorted(values)
-    if not ordered:
+def percentile(sorted_values: Sequence[float], share: float) -> float:
+    """Return the value below which ``share`` (0 to 1) of the sorted values lie; nan for none (nearest rank)."""
+    if not sorted_values:
         return float("nan")
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    rank = max(1, -(-len(sorted_values) * share // 1))
+    return sorted_values[min(len(sorted_values), int(rank)) - 1]
 
 
 def _places(value: float) -> int:

@@ -9,21 +9,34 @@ import psutil
 EVERY_S: Final = 1.0
 
 
-def pss_mb(pid: int) -> float:
-    """Return the PSS of a process and its descendants in MB; 0 for one that is gone."""
-    total = 0
+def pss_mb(pid: int) -> float | None:
+    """Return the PSS of a process and its descendants in MB; None for a process that is gone."""
     try:
         process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            total += one.memory_full_info().pss
+        total = process.memory_full_info().pss
+        children = process.children(recursive=True)
     except psutil.NoSuchProcess:
-        return 0.0
-    return total / 1e6
+        return None
+    for child in children:
+        try:
+            total += child.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue  # Ended since it was listed; the others count all the same.
+    return float(total / 1e6)
 
 
-async def watch_peaks(pids: Callable[[], Mapping[str, int]], peaks: dict[str, float]) -> None:
-    """Keep the peak of each process in ``peaks``, by name, until cancelled."""
+async def watch_peaks(pids: Callable[[], Mapping[str, int]], over: asyncio.Event) -> dict[str, float]:
+    """Return the peak of each process, by name, of samples taken until ``over``, and once more then."""
+    peaks: dict[str, float] = {}
     while True:
+        last = over.is_set()
         for name, pid in pids().items():
-            peaks[name] = max(peaks.get(name, 0.0), await asyncio.to_thread(pss_mb, pid))
-        await asyncio.sleep(EVERY_S)
+            if (found_mb := await asyncio.to_thread(pss_mb, pid)) is not None:
+                peaks[name] = max(peaks.get(name, 0.0), found_mb)
+        if last:
+            return peaks
+        try:
+            async with asyncio.timeout(EVERY_S):
+                await over.wait()
+        except TimeoutError:
+            pass

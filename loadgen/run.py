@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from inferq.jobs import JobRecord, Status
-from inferq.store import decode_record
+from inferq.jobs import JobRecord, Status, decode_record
 from loadgen.client import Client
-from loadgen.pacer import percentile
+from loadgen.figures import percentile
 from loadgen.push import pushed
 
 # How long after the last send results may still come in.

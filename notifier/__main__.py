@@ -1,19 +1,25 @@
 """`python -m notifier`: WebSocket push."""
 
 import asyncio
+from typing import Final
 
 import structlog
+from websockets.asyncio.server import Server
 
 from inferq.background import end, spawn
-from inferq.errors import OperatorError, Unavailable
+from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.process import run
-from inferq.redis import connect, connect_waiting
+from inferq.redis import connect
+from inferq.server import listen
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
-from notifier.hub import Hub
 from notifier.server import RESTART, Notifier
+from notifier.waiters import Waiters
+
+# Past this, clients that neither finish their handshake nor close are dropped with the process.
+CLOSE_WITHIN_S: Final = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -21,9 +27,8 @@ _log = structlog.get_logger(__name__)
 async def main(settings: Settings, stopping: asyncio.Event) -> None:
     """Serve until ``stopping``."""
     redis = connect(settings.redis_url)
-    subscriber = connect_waiting(settings.redis_url, reply_timeout_s=None)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
-    feed = Feed(store, subscriber)
+    feed = Feed(store, settings.redis_url)
 
     async def checks() -> dict[str, str]:
         try:
@@ -32,23 +37,32 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             return {"redis": error.detail, "feed": "unknown"}
         return {"redis": "ok", "feed": "ok" if feed.ready else "away"}
 
-    following = spawn(feed.run(), "feed")
-    notifier = Notifier(Hub(store, feed), Metrics(), checks)
+    notifier = Notifier(Waiters(store, feed), Metrics(), checks)
+    listener = listen(settings.host, settings.notifier_port, setting="INFERQ_NOTIFIER_PORT")
+    following: asyncio.Task[None] | None = None
+    server: Server | None = None
     try:
-        server = await notifier.listen(settings.host, settings.notifier_port)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot listen on {settings.host}:{settings.notifier_port} ({error.strerror}):"
-            " stop what uses it, or set INFERQ_NOTIFIER_PORT"
-        ) from error
-    _log.info("notifier.listening", host=settings.host, port=settings.notifier_port)
-    await stopping.wait()
-    server.close(close_connections=True, code=RESTART, reason="the server restarts")
-    await server.wait_closed()
-    await end(following)
-    await redis.aclose()
-    await subscriber.aclose()
+        server = await notifier.serve(listener)
+        following = spawn(feed.run(), "feed")
+        _log.info("notifier.listening", host=settings.host, port=settings.notifier_port)
+        await stopping.wait()
+    finally:
+        if server is not None:
+            await _close(server)
+        listener.close()
+        await end(following)
+        await redis.aclose()
     _log.info("notifier.stopped")
+
+
+async def _close(server: Server) -> None:
+    """Send the clients away, in bounded time."""
+    server.close(close_connections=True, code=RESTART, reason="the server restarts")
+    try:
+        async with asyncio.timeout(CLOSE_WITHIN_S):
+            await server.wait_closed()
+    except TimeoutError:
+        _log.warning("notifier.clients_left_open")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,32 @@
 """The WebSocket server: `/ws/jobs/{id}`, and the probes on the same port.
 
 A refusal accepts the connection first and then closes it, so that a browser gets to see the code.
+
+A client that waits for a job costs one task: what it says is dropped as it comes, and its leaving ends the wait.
 """
 
 import asyncio
 import http
 import re
-from typing import Final
+import socket
+from collections.abc import Awaitable
+from typing import Any, Final
 
-import structlog
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import DATA_OPCODES, Frame, Opcode
 from websockets.http11 import Request, Response
+from websockets.protocol import Event
 
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
-from notifier.hub import Hub, UnknownJob
+from notifier.waiters import UnknownJob, Waiters
 
-# What a client may send: nothing yet that is longer than a ping.
+# What a client may send in one message; it is dropped.
 MAX_MESSAGE_BYTES: Final = 16 * 1024
-MAX_QUEUED: Final = 4
+# Of the answers to its pings a client may leave so much unread.
+MAX_UNREAD_BYTES: Final = 64 * 1024
 MAX_SOCKETS: Final = 10_000
 OPEN_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -30,30 +36,64 @@ UNKNOWN_JOB: Final = 4404
 TOO_MANY: Final = 4429
 RESTART: Final = 1012
 
+PROBLEM_TYPE: Final = "application/problem+json"
+_NOT_FOUND: Final = b'{"type":"about:blank","title":"No such path","status":404,"code":"not_found"}'
 _JOB_PATH: Final = re.compile(r"/ws/jobs/([0-9a-f]{32})")
-_log = structlog.get_logger(__name__)
+
+
+class Connection(ServerConnection):
+    """A connection whose client is not listened to.
+
+    Data frames are dropped before they are queued, so nothing piles up and reading never pauses: a client that says
+    more than anybody wants to know is still seen when it leaves.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.gone: asyncio.Future[None] = self.loop.create_future()
+
+    def process_event(self, event: Event) -> None:
+        """Take a frame: drop data, and note that the client takes its leave."""
+        if isinstance(event, Frame):
+            if event.opcode in DATA_OPCODES:
+                return
+            if event.opcode is Opcode.PING and self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+                self.transport.abort()
+            elif event.opcode is Opcode.CLOSE:
+                self._leave()
+        super().process_event(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end."""
+        super().connection_lost(exc)
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
 
 
 class Notifier:
     """Serves connections; each waits for one job's end."""
 
-    def __init__(self, hub: Hub, metrics: Metrics, checks: Checks, *, max_sockets: int = MAX_SOCKETS) -> None:
-        self._hub, self._metrics, self._checks, self._max_sockets = hub, metrics, checks, max_sockets
+    def __init__(
+        self, waiters: Waiters, metrics: Metrics, checks: Checks, *, max_sockets: int = MAX_SOCKETS
+    ) -> None:
+        self._waiters, self._metrics, self._checks, self._max_sockets = waiters, metrics, checks, max_sockets
         self._sockets = 0
         self._open = metrics.gauge("sockets", "Open WebSocket connections")
         self._closed = metrics.counter("sockets_closed", "Connections that ended, by close code", "code")
         self._pushed = metrics.counter("pushes", "Records that were pushed")
 
-    async def listen(self, host: str, port: int) -> Server:
-        """Start to serve; raises OSError when the address cannot be had."""
+    async def serve(self, listener: socket.socket) -> Server:
+        """Start to serve on a socket that listens; the server closes it."""
         return await serve(
             self._connection,
-            host,
-            port,
+            sock=listener,
+            create_connection=Connection,
             process_request=self._probe,
             compression=None,
             max_size=MAX_MESSAGE_BYTES,
-            max_queue=MAX_QUEUED,
             open_timeout=OPEN_TIMEOUT_S,
             close_timeout=CLOSE_TIMEOUT_S,
             ping_interval=PING_EVERY_S,
@@ -61,21 +101,27 @@ class Notifier:
             server_header=None,
         )
 
-    async def _probe(self, connection: ServerConnection, request: Request) -> Response | None:
+    def _probe(
+        self, connection: ServerConnection, request: Request
+    ) -> Response | Awaitable[Response | None] | None:
         """Answer plain HTTP; None lets the WebSocket handshake go on."""
         path = request.path.partition("?")[0]
         if path == "/healthz":
             return _response(200, b'{"status":"ok"}')
         if path == "/readyz":
-            status, body = await readiness(self._checks)
-            return _response(status, body)
+            return self._readiness()
         if path == "/metrics":
             return _response(200, self._metrics.render(), METRICS_TYPE)
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            return _response(404, b'{"title":"No such path","status":404,"code":"not_found"}')
+            return _response(404, _NOT_FOUND, PROBLEM_TYPE)
         return None
 
+    async def _readiness(self) -> Response | None:
+        status, body = await readiness(self._checks)
+        return _response(status, body)
+
     async def _connection(self, connection: ServerConnection) -> None:
+        assert isinstance(connection, Connection), "create_connection makes them"
         self._sockets += 1
         self._open.set(self._sockets)
         try:
@@ -90,39 +136,21 @@ class Notifier:
             self._open.set(self._sockets)
             self._closed.labels(str(connection.close_code or 1006)).inc()
 
-    async def _serve(self, connection: ServerConnection) -> None:
+    async def _serve(self, connection: Connection) -> None:
         assert connection.request is not None, "the handshake is done"
         match = _JOB_PATH.fullmatch(connection.request.path.partition("?")[0])
         if match is None:
             await connection.close(UNKNOWN_JOB, "no such job")
             return
-        waiting = asyncio.create_task(self._hub.final_record(match[1]), name="final-record")
-        reading = asyncio.create_task(_discard(connection), name="discard")
         try:
-            await asyncio.wait({waiting, reading}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                return
-            try:
-                record = waiting.result()
-            except UnknownJob:
-                await connection.close(UNKNOWN_JOB, "no such job")
-                return
+            record = await self._waiters.final_record(match[1], connection.gone)
+        except UnknownJob:
+            await connection.close(UNKNOWN_JOB, "no such job")
+            return
+        if record is not None:
             await connection.send(record, text=True)
             self._pushed.inc()
-            await connection.close(1000)
-        finally:
-            waiting.cancel()
-            reading.cancel()
-            await asyncio.gather(waiting, reading, return_exceptions=True)
-
-
-async def _discard(connection: ServerConnection) -> None:
-    """Read until the client is gone: what it says means nothing here, but its leaving does."""
-    try:
-        async for _ in connection:
-            pass
-    except ConnectionClosed:
-        pass
+        await connection.close(1000)
 
 
 def _response(status: int, body: bytes, media_type: str = "application/json") -> Response:

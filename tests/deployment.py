@@ -146,6 +146,10 @@ class Deployment:
         record = await self.record(job_id)
         return None if record is None else str(record["status"])
 
+    async def has_failed(self, job_id: str) -> bool:
+        """Say whether a job has failed."""
+        return await self.status(job_id) == "failed"
+
     async def open_jobs(self) -> list[OpenJob]:
         """Every open job."""
         return await self.store.due(ALL_TIME_MS, 10_000)

@@ -23,11 +23,17 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._connections: set[asyncio.Task[None]] = set()
+        self._held_back = 0
 
     @property
     def connections(self) -> int:
         """How many clients are connected."""
         return len(self._connections)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether something was sent that is not passed on."""
+        return self._held_back > 0
 
     def start(self) -> None:
         """Listen."""
@@ -88,7 +94,11 @@ class Proxy:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while chunk := await reader.read(_CHUNK):
-                await self._flowing.wait()
+                self._held_back += 1
+                try:
+                    await self._flowing.wait()
+                finally:
+                    self._held_back -= 1
                 writer.write(chunk)
                 await writer.drain()
 

@@ -8,9 +8,9 @@ consumers without one and takes over what they held, so a dead one's jobs run ag
 from collections.abc import Sequence
 from typing import Any, Final
 
+from inferq.broker.stream_scripts import CLAIM, GIVE_BACK
 from inferq.names import GROUP, Names
 from inferq.redis import Client, evaluate
-from inferq.scripts import CLAIM, GIVE_BACK
 
 LEASE_MS: Final = 5_000
 RENEW_S: Final = 1.0

@@ -5,22 +5,23 @@ it, since quorum queues know no prefetch over several queues. A consumer that th
 deleted, is a lost connection: everything is declared and begun anew.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
-from aio_pika.exceptions import AMQPError
 
+from inferq.broker.amqp_errors import translated
 from inferq.broker.base import Deliver
 from inferq.broker.link import CLOSE_TIMEOUT_S, Link
+from inferq.errors import Unavailable
 from inferq.messages import DeadLetter, Delivery
 
 _log = structlog.get_logger(__name__)
 
-_GONE = (AMQPError, OSError, RuntimeError, TimeoutError)
+# Settling writes a frame and waits for no answer; it waits only while the socket is full.
+SETTLE_S: Final = 5.0
 
 
 class RabbitConsumer:
@@ -66,14 +67,16 @@ class RabbitConsumer:
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge; what came over a lost connection will come again, and its record will say that it ended."""
         for delivery in self._settle(deliveries):
-            with suppress(*_GONE):
-                await delivery.token[1].ack()
+            with suppress(Unavailable):
+                async with translated("take an ack", timeout_s=SETTLE_S):
+                    await delivery.token[1].ack()
 
     async def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Put deliveries back into their queues."""
         for delivery in self._settle(deliveries):
-            with suppress(*_GONE):
-                await delivery.token[1].reject(requeue=True)
+            with suppress(Unavailable):
+                async with translated("take a job back", timeout_s=SETTLE_S):
+                    await delivery.token[1].reject(requeue=True)
 
     async def bury(self, delivery: Delivery, letter: DeadLetter) -> None:
         """Publish the dead letter, confirmed, then acknowledge; raises `Unavailable`."""
@@ -84,8 +87,8 @@ class RabbitConsumer:
         """Cancel the consumers; what is held stays ours."""
         self._stopping = True
         cancels, self._cancels = self._cancels, []
-        with suppress(*_GONE):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+        with suppress(Unavailable):
+            async with translated("end a consumer", timeout_s=CLOSE_TIMEOUT_S):
                 for cancel in cancels:
                     await cancel()
 

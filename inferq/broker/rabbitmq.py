@@ -15,11 +15,12 @@ from typing import Final
 import structlog
 from aio_pika import DeliveryMode, Message
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage
-from aio_pika.exceptions import AMQPError, DeliveryError, PublishError
+from aio_pika.exceptions import DeliveryError, PublishError
 
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import topology
+from inferq.broker.amqp_errors import translated
 from inferq.broker.base import DeadEntry, Deliver
 from inferq.broker.link import Link
 from inferq.broker.rabbit_consumer import RabbitConsumer
@@ -34,10 +35,13 @@ from inferq.store import Store, wall_ms
 CONFIRM_S: Final = 1.0
 # How often the end of a record whose publish failed is tried; about four seconds.
 END_TRIES: Final = 6
+END_AT_CLOSE_S: Final = 1.0
 POLL_S: Final = 0.25
 # Looking through dead letters takes them one by one.
 BROWSE_S: Final = 60.0
 DROPPED_AT_ONCE: Final = 100
+# Less than the sweeper's lock lasts.
+DROPPED_S: Final = 3.0
 # Beyond so many dead letters a list shows some, and in any order.
 LIST_MOST: Final = 10_000
 # How many publishes may wait for their confirms; further ones wait their turn inside their own deadline.
@@ -79,7 +83,10 @@ class RabbitBroker:
     async def close(self) -> None:
         """Disconnect."""
         await end(self._poller)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=END_AT_CLOSE_S)
+            # The sweeper finds what is left.
+            await end(*self._ending)
         await self._link.close()
 
     async def accept(self, origin: Origin) -> None:
@@ -90,8 +97,7 @@ class RabbitBroker:
             raise QueueFull(f"{self._limit_jobs} jobs are waiting already")
         self._in_flight += 1
         try:
-            await self._store.create(origin)
-            await self._publish_or_end(origin)
+            await self._create_and_publish(origin)
             self._accepted_since += 1
         finally:
             self._in_flight -= 1
@@ -128,8 +134,11 @@ class RabbitBroker:
         held = {job_id for beat in beats for job_id in beat.held}
         empty = {queue for queue in {job.queue for job in jobs} if await self._count(queue) == 0}
 
+        now_ms = wall_ms()
+
         def delivered(job: OpenJob) -> bool:
-            seen_ms = max((beat.seen_ms.get(job.queue, 0) for beat in beats), default=0)
+            # No younger than now: a clock that runs ahead must not make every waiting job look lost.
+            seen_ms = min(now_ms, max((beat.seen_ms.get(job.queue, 0) for beat in beats), default=0))
             return job.queue in empty or job.created_ms + SEEN_MARGIN_MS < seen_ms
 
         return {job.job_id for job in jobs if job.job_id not in held and delivered(job)}
@@ -145,14 +154,14 @@ class RabbitBroker:
 
     async def dead_count(self) -> int:
         """Count the dead letters; raises `Unavailable`."""
-        async with _translated():
+        async with translated("answer", timeout_s=CONFIRM_S):
             return await topology.count(self._counting(), self._names.dead_queue, self._names.dead_arguments)
 
     async def dead(self, limit: int) -> list[DeadEntry]:
         """List dead letters, oldest first, and leave them where they are; raises `Unavailable`."""
         # All of them, since what is put back goes behind what was not taken.
         async with (
-            _translated(BROWSE_S),
+            translated("show the dead letters", timeout_s=BROWSE_S),
             self._browse(self._names.dead_queue, max(limit, LIST_MOST)) as messages,
         ):
             entries = [
@@ -165,7 +174,10 @@ class RabbitBroker:
     async def drop_dead(self, job_ids: set[str] | None) -> list[DeadLetter]:
         """Remove the dead letters of these jobs (of all, when None) and return them; raises `Unavailable`."""
         dropped = []
-        async with _translated(BROWSE_S), self._browse(self._names.dead_queue, DEAD_LIMIT) as messages:
+        async with (
+            translated("show the dead letters", timeout_s=BROWSE_S),
+            self._browse(self._names.dead_queue, DEAD_LIMIT) as messages,
+        ):
             for message in messages:
                 letter = _letter(message)
                 if letter is not None and (job_ids is None or letter.job_id in job_ids):
@@ -177,7 +189,7 @@ class RabbitBroker:
         """Turn what the broker itself gave up into dead letters; raises `Unavailable`."""
         settled = 0
         async with (
-            _translated(BROWSE_S),
+            translated("show what it dropped", timeout_s=DROPPED_S),
             self._browse(self._names.dropped_queue, DROPPED_AT_ONCE) as messages,
         ):
             for message in messages:
@@ -185,6 +197,8 @@ class RabbitBroker:
                 letter = await write(message.body, source)
                 if letter is not None:
                     await self._bury(letter)
+                    if letter.job_id:
+                        await self._store.buried(letter.job_id)
                 await message.ack()
                 settled += 1
         return settled
@@ -194,11 +208,13 @@ class RabbitBroker:
         self._work, self._dead = await topology.declare(channel, self._names, self._queues, self._limit_jobs)
         self._counter = await link.channel()
 
-    async def _publish_or_end(self, origin: Origin) -> None:
-        """Publish a new job; when that fails, or is given up, end its record."""
+    async def _create_and_publish(self, origin: Origin) -> None:
+        """Create the record and publish; when either fails, or is given up, end the record."""
         detail = "the submit was given up"
         published = False
         try:
+            # The record may be there although its reply is not.
+            await self._store.create(origin)
             await self._publish(origin.queue, origin.message, origin.job.job_id)
             published = True
         except (QueueFull, Unavailable) as error:
@@ -217,11 +233,11 @@ class RabbitBroker:
             async with asyncio.timeout(CONFIRM_S), self._slots:
                 try:
                     await self._send(self._work, queue, body, job_id)
-                except PublishError:
-                    # Returned: the queue or its binding vanished. Declare, and try this once more.
+                except _Returned:
+                    # The queue or its binding vanished. Declare, and try this once more.
                     await self._mend()
                     await self._send(self._work, queue, body, job_id)
-        except PublishError as error:
+        except _Returned as error:
             raise Unavailable(f"the broker has no queue {queue}") from error
         except TimeoutError as error:
             raise Unavailable("the broker did not confirm in time") from error
@@ -240,7 +256,7 @@ class RabbitBroker:
     async def _bury(self, letter: DeadLetter) -> None:
         try:
             await self._send(self._dead, self._names.dead_queue, encode_dead(letter), letter.job_id)
-        except (PublishError, QueueFull) as error:
+        except (_Returned, QueueFull) as error:
             await self._mend()
             raise Unavailable("the broker took no dead letter") from error
 
@@ -254,18 +270,17 @@ class RabbitBroker:
             content_type="application/json",
             delivery_mode=DeliveryMode.PERSISTENT,
         )
-        try:
-            await exchange.publish(message, routing_key=queue, mandatory=True, timeout=CONFIRM_S)
-        except PublishError:
-            raise
-        except DeliveryError as error:
-            raise QueueFull(f"the queue {queue} takes no more jobs now") from error
-        except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
-            raise Unavailable(f"the broker did not confirm in time: {type(error).__name__}") from error
+        async with translated("confirm in time", timeout_s=CONFIRM_S):
+            try:
+                await exchange.publish(message, routing_key=queue, mandatory=True)
+            except PublishError as error:
+                raise _Returned(queue) from error
+            except DeliveryError as error:
+                raise QueueFull(f"the queue {queue} takes no more jobs now") from error
 
     async def _mend(self) -> None:
         """Declare what vanished."""
-        async with self._mending, _translated():
+        async with self._mending, translated("answer", timeout_s=CONFIRM_S):
             channel = await self._link.connection.channel()
             try:
                 await topology.declare(channel, self._names, self._queues, self._limit_jobs)
@@ -290,7 +305,7 @@ class RabbitBroker:
         return self._counter
 
     async def _count(self, queue: str) -> int:
-        async with _translated():
+        async with translated("answer", timeout_s=CONFIRM_S):
             return await topology.count(
                 self._counting(), queue, self._names.queue_arguments(self._limit_jobs)
             )
@@ -316,13 +331,8 @@ class RabbitBroker:
             await channel.close()
 
 
-@asynccontextmanager
-async def _translated(timeout_s: float = CONFIRM_S) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(timeout_s):
-            yield
-    except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
-        raise Unavailable(f"the broker did not answer: {type(error).__name__}") from error
+class _Returned(Exception):
+    """The broker had no queue for a message, and returned it."""
 
 
 def _letter(message: AbstractIncomingMessage) -> DeadLetter | None:

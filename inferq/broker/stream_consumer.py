@@ -21,12 +21,12 @@ from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import leases
 from inferq.broker.base import Deliver
+from inferq.broker.stream_scripts import BURY, READ
+from inferq.connection import Argument
 from inferq.errors import Unavailable
 from inferq.messages import DeadLetter, Delivery, encode_dead
 from inferq.names import DEAD_LIMIT, GROUP, Names
-from inferq.pipeline import Argument
 from inferq.redis import Client, evaluate, translated
-from inferq.scripts import BURY, READ
 
 BLOCK_MS: Final = 1_000
 # While there is room for fewer entries than there are streams, some of them are not waited on.

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from inferq.broker.base import DeadEntry, Deliver
 from inferq.broker.stream_consumer import StreamConsumer, ensure_group
+from inferq.broker.stream_scripts import ACCEPT, DEPTH, REQUEUE
 from inferq.errors import QueueFull, Unavailable, Undecodable
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, decode_dead
 from inferq.names import DEAD_LIMIT, GROUP, Names
 from inferq.redis import Client, connect_waiting, evaluate, translated
-from inferq.scripts import ACCEPT, DEPTH, REQUEUE
 from inferq.steps import Origin
 from inferq.store import Store
 
@@ -24,10 +24,9 @@ PAGE: Final = 500
 
 
 class StreamsBroker:
-    """Implements `inferq.broker.base.Broker` on the Redis of the records, or on another one.
+    """Implements `inferq.broker.base.Broker` on the Redis of the records.
 
-    When the queue's Redis is not that of the records, record and entry cannot be one step; such a deployment is
-    refused by `inferq.broker.make_broker`.
+    In another Redis, record and entry could not be one step; `inferq.broker.make_broker` refuses such a deployment.
     """
 
     def __init__(self, url: str, store: Store, queues: Sequence[str], *, limit_jobs: int) -> None:

@@ -19,7 +19,7 @@ from websockets.exceptions import WebSocketException
 
 from inferq.backoff import Backoff
 from inferq.errors import InferqError, OperatorError
-from inferq.jobs import JobRecord, Status
+from inferq.jobs import JobRecord, Status, decode_record
 from inferq.settings import LOOPBACK
 
 MAX_IN_FLIGHT: Final = 64
@@ -28,8 +28,6 @@ FOLLOW_S: Final = 600.0
 _REQUEST_TIMEOUT_S: Final = 10.0
 _LONGEST_RETRY_AFTER_S: Final = 30.0
 _MOST_RECORD_BYTES: Final = 1024 * 1024
-
-_record = msgspec.json.Decoder(JobRecord)
 
 
 class Refused(InferqError):
@@ -85,7 +83,7 @@ class Api:
             accepted = await self._submit(text)
             accepted_ms = (time.perf_counter() - begun) * 1000
             raw = await self._follow(accepted)
-            record = _record.decode(raw)
+            record = decode_record(raw)
         except Refused as refusal:
             return Outcome(text=text, refusal=refusal, accepted_ms=accepted_ms)
         result_ms = (time.perf_counter() - begun) * 1000
@@ -196,14 +194,9 @@ async def open_api(
         yield Api(client, url, patience_s=patience_s, follow_s=follow_s)
 
 
-def decode(raw: bytes) -> JobRecord:
-    """Decode a record."""
-    return _record.decode(raw)
-
-
 def _is_final(raw: bytes) -> bool:
     try:
-        return _record.decode(raw).final
+        return decode_record(raw).final
     except msgspec.DecodeError:
         return False
 

@@ -155,15 +155,14 @@ async def _model(settings: Settings) -> str:
     from inferq.modelspec import ModelKind, parse
 
     spec = parse(settings.model)
-    cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
     if spec.kind is ModelKind.HUB:
-        from inferq import hub
+        from inferq.hubcache import cached
 
-        commits = [model.commit for model in hub.cached(cache_dir) if model.repo == spec.repo]
+        commits = [model.commit for model in cached(settings.cache_path) if model.repo == spec.repo]
         if not commits:
             raise Wrong(f"{spec.text} is not downloaded", f"run: inferq model pull {spec.text}")
         return f"{spec.text} is in the cache (commit {', '.join(commits)})"
-    folder = resolve(spec, cache_dir=cache_dir)
+    folder = resolve(spec, cache_dir=settings.cache_path)
     if folder is None:
         return f"{spec.text} needs no files"
     return f"{spec.text}: {folder.path}, sha256 {digest(folder.path)[:12]}"

@@ -10,7 +10,7 @@ import typer
 
 from inferq.cli.deployment import find_servers
 from inferq.cli.flags import Json, State
-from inferq.cli.terminal import output, printable, row, run, table
+from inferq.cli.terminal import output, printable, progress, row, run, table
 from inferq.errors import OperatorError, Undecodable
 from inferq.jobs import Job, isoformat
 from inferq.messages import DeadLetter, decode_job, encode_job
@@ -75,9 +75,10 @@ def _chosen(ids: list[str] | None, *, every: bool) -> list[str] | None:
 
 
 async def _list(settings: Settings, limit: int, *, as_json: bool) -> int:
-    async with _opened(settings) as broker:
-        letters = [entry.letter for entry in await broker.dead(limit)]
-        count = await broker.dead_count()
+    with progress("reading dead letters"):
+        async with _opened(settings) as broker:
+            letters = [entry.letter for entry in await broker.dead(limit)]
+            count = await broker.dead_count()
     if as_json:
         for letter in letters:
             typer.echo(msgspec.json.encode(letter).decode())
@@ -96,8 +97,9 @@ async def _list(settings: Settings, limit: int, *, as_json: bool) -> int:
 
 
 async def _show(settings: Settings, job_id: str, *, as_json: bool) -> int:
-    async with _opened(settings) as broker:
-        letter = (await _letters(broker, [job_id])).get(job_id)
+    with progress("reading dead letters"):
+        async with _opened(settings) as broker:
+            letter = (await _letters(broker, [job_id])).get(job_id)
     if letter is None:
         return _missing([job_id])
     if as_json:
@@ -124,28 +126,31 @@ async def _show(settings: Settings, job_id: str, *, as_json: bool) -> int:
 
 async def _replay(settings: Settings, wanted: list[str] | None) -> int:
     """Accept a new job for each letter, then drop the letter, so that a crash in between loses none."""
-    wrong = 0
-    async with _opened(settings) as broker:
-        letters = await _letters(broker, wanted)
-        for old_id, letter in letters.items():
-            try:
-                job = _renewed(decode_job(letter.body))
-            except Undecodable as error:
-                wrong += 1
-                typer.echo(f"inferq: {old_id} cannot run again: {error.reason}", err=True)
-                continue
-            queue = settings.names.queue(job.model, job.priority)
-            await broker.accept(Origin(job=job, queue=queue, message=encode_job(job)))
-            await broker.drop_dead({old_id})
-            typer.echo(f"{old_id} -> {job.job_id}")
-    return 1 if _missing([job_id for job_id in wanted or () if job_id not in letters]) or wrong else 0
+    unreadable: list[str] = []
+    with progress("reading dead letters") as shown:
+        async with _opened(settings) as broker:
+            letters = await _letters(broker, wanted)
+            for done, (old_id, letter) in enumerate(letters.items()):
+                shown.show(f"replaying, {done} of {len(letters)} done")
+                try:
+                    job = _renewed(decode_job(letter.body))
+                except Undecodable as error:
+                    unreadable.append(f"inferq: {old_id} cannot run again: {error.reason}")
+                    continue
+                queue = settings.names.queue(job.model, job.priority)
+                await broker.accept(Origin(job=job, queue=queue, message=encode_job(job)))
+                await broker.drop_dead({old_id})
+                shown.line(f"{old_id} -> {job.job_id}")
+    for line in unreadable:
+        typer.echo(line, err=True)
+    return 1 if _missing([job_id for job_id in wanted or () if job_id not in letters]) or unreadable else 0
 
 
 async def _drop(settings: Settings, wanted: list[str] | None) -> int:
-    async with _opened(settings) as broker:
-        dropped = {
-            letter.job_id for letter in await broker.drop_dead(None if wanted is None else set(wanted))
-        }
+    with progress("dropping dead letters"):
+        async with _opened(settings) as broker:
+            letters = await broker.drop_dead(None if wanted is None else set(wanted))
+    dropped = {letter.job_id for letter in letters}
     typer.echo(f"{len(dropped)} dropped")
     return _missing([job_id for job_id in wanted or () if job_id not in dropped])
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inferq import runfile
+from inferq.addresses import host_port
 from inferq.errors import OperatorError
 from inferq.probe import reachable
 from inferq.settings import Settings, load, require_servers
@@ -21,8 +22,7 @@ class Deployment:
     @property
     def api_url(self) -> str:
         """Where the HTTP API is."""
-        host = reachable(self.settings.host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.settings.ingress_port}"
+        return f"http://{host_port(reachable(self.settings.host), self.settings.ingress_port)}"
 
 
 def find(state_dir: Path | None, environ: Mapping[str, str] | None = None) -> Deployment:
@@ -62,11 +62,16 @@ def find_servers(state_dir: Path | None) -> Settings:
 def api_url(url: str | None, state_dir: Path | None, environ: Mapping[str, str] | None = None) -> str:
     """Return the HTTP API's address: as given, else the port that the environment sets, else that of `inferq up`."""
     if url is not None:
-        if not url.startswith(("http://", "https://")):
-            raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
-        return url.rstrip("/")
+        return checked_url(url)
     environ = os.environ if environ is None else environ
     if "INFERQ_INGRESS_PORT" in environ:
         settings, _ = load(environ)
         return Deployment(settings=settings, running=None).api_url
     return find(state_dir, environ).api_url
+
+
+def checked_url(url: str) -> str:
+    """Return what ``--url`` names, without a slash at its end; raises OperatorError when it is no URL of ours."""
+    if not url.startswith(("http://", "https://")):
+        raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
+    return url.rstrip("/")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
+from inferq.cli.deployment import checked_url
 from inferq.cli.flags import State, Url
 from inferq.cli.terminal import printable, progress, run
-from inferq.errors import OperatorError
 
 
 def doctor(url: Url = None, state: State = None) -> None:
@@ -17,8 +17,7 @@ def doctor(url: Url = None, state: State = None) -> None:
 async def _doctor(state_dir: Path | None, url: str | None) -> int:
     from inferq.cli.checks import examine
 
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
+    url = None if url is None else checked_url(url)
     wrong = 0
     with progress("examining") as shown:
         async for finding in examine(state_dir, url):

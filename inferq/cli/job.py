@@ -8,7 +8,7 @@ import typer
 from inferq.cli.deployment import api_url
 from inferq.cli.flags import Json, State, Url
 from inferq.cli.terminal import output, row, run, table
-from inferq.jobs import JobRecord
+from inferq.jobs import JobRecord, decode_record
 
 
 def job(
@@ -22,7 +22,7 @@ def job(
 
 
 async def _job(url: str, job_id: str, *, as_json: bool) -> int:
-    from inferq.cli.api import decode, open_api
+    from inferq.cli.api import open_api
 
     # The id becomes part of a path.
     if not job_id.isascii() or not job_id.isalnum():
@@ -33,7 +33,7 @@ async def _job(url: str, job_id: str, *, as_json: bool) -> int:
     if as_json:
         typer.echo(raw.decode())
     else:
-        _print(decode(raw))
+        _print(decode_record(raw))
     return 0
 
 

@@ -13,6 +13,7 @@ from inferq.cli.flags import Json, with_settings
 from inferq.cli.running import progress_text
 from inferq.cli.terminal import output, progress, row, table
 from inferq.errors import OperatorError
+from inferq.hubcache import cached
 from inferq.modelfolder import Progress, builtin_path, digest
 from inferq.modelspec import ModelSpec, parse
 from inferq.servicechild import service_argv
@@ -38,14 +39,14 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 def list_models(json: Json = False) -> None:
     """List the models on this machine: the built-in one and those downloaded from the hub."""
     settings, _ = load(os.environ)
-    from inferq import hub
-
-    builtin = builtin_path()
-    found = [_entry("builtin", builtin)]
-    found += [
-        _entry(f"hub:{cached.repo}@{cached.commit}", cached.path)
-        for cached in hub.cached(Path(settings.cache_dir) if settings.cache_dir else None)
-    ]
+    found = []
+    with progress("looking at the models") as shown:
+        for model, folder in [
+            ("builtin", builtin_path()),
+            *((f"hub:{one.repo}@{one.commit}", one.path) for one in cached(settings.cache_path)),
+        ]:
+            shown.show(f"reading {model}")
+            found.append(_entry(model, folder))
     if json:
         typer.echo(msgspec.json.encode(found).decode())
         return
@@ -65,9 +66,10 @@ def pull(
     spec = _parsed(model if model.startswith("hub:") else f"hub:{model}")
     from inferq import hub
 
-    cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
     with progress(f"pulling {spec.text}") as shown:
-        folder = hub.resolve(spec, cache_dir=cache_dir, progress=_report_to(shown.show), refresh=refresh)
+        folder = hub.resolve(
+            spec, cache_dir=settings.cache_path, progress=_report_to(shown.show), refresh=refresh
+        )
     if folder.note:
         typer.echo(f"inferq: {folder.note}", err=True)
     typer.echo(f"{folder.path}")

@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 from inferq.local import LocalPipeline
@@ -65,8 +64,7 @@ def prepare_model(settings: Settings, say: Callable[[str], None]) -> None:
             said = what, now
             say(progress_text(what, done_bytes, total_bytes))
 
-    cache_dir = Path(settings.cache_dir) if settings.cache_dir else None
-    resolve(parse_model(settings.model), cache_dir=cache_dir, progress=report)
+    resolve(parse_model(settings.model), cache_dir=settings.cache_path, progress=report)
 
 
 def progress_text(what: str, done_bytes: int, total_bytes: int) -> str:

@@ -13,6 +13,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from inferq.errors import first_of
+
 PLAIN_WIDTH: Final = 120
 
 
@@ -83,7 +85,4 @@ def run(work: Coroutine[Any, Any, int]) -> int:
     try:
         return asyncio.run(work)
     except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from group
+        raise first_of(group) from group

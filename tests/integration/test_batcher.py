@@ -22,12 +22,12 @@ from batcher.wire import Load
 from batcher.worker import Worker
 from inferq.broker import make_broker
 from inferq.broker.base import Broker, Consumer
-from inferq.jobs import ErrorCode, Job, JobRecord, Priority, Status
+from inferq.jobs import ErrorCode, Job, JobRecord, Priority, Status, decode_record
 from inferq.messages import encode_job
 from inferq.redis import connect
 from inferq.settings import Settings, load
-from inferq.steps import Origin, cancel
-from inferq.store import Store, decode_record, wall_ms
+from inferq.steps import Origin, cancel, give_back, start
+from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 from tests.support import eventually
 
@@ -42,15 +42,16 @@ class Rig:
     store: Store
     broker: Broker
     workers: list[Worker] = field(default_factory=list)
+    origins: dict[str, Origin] = field(default_factory=dict)
 
     async def submit(self, text: str, **fields: Any) -> str:
         """Accept a job as the ingress does."""
-        job = Job(
-            job_id=secrets.token_hex(16), model="simulated", text=text, created_ms=int(wall_ms()), **fields
-        )
+        fields = {"created_ms": int(wall_ms()), **fields}
+        job = Job(job_id=secrets.token_hex(16), model="simulated", text=text, **fields)
         names = self.settings.names
         queue = names.queue("simulated", job.priority)
-        await self.broker.accept(Origin(job=job, queue=queue, message=encode_job(job)))
+        self.origins[job.job_id] = Origin(job=job, queue=queue, message=encode_job(job))
+        await self.broker.accept(self.origins[job.job_id])
         return job.job_id
 
     async def submit_all(self, texts: list[str]) -> list[str]:
@@ -267,8 +268,10 @@ async def test_fixed_waits_for_company_until_the_window_ends(make_rig: MakeRig) 
         assert lonely.batch.close_reason == "window"
         assert lonely.timings_ms is not None
         assert lonely.timings_ms.batch_wait >= 149
-        full = await rig.ended(await rig.submit_all([f"text {n}" for n in range(16)]))
-    assert {record.batch.close_reason for record in full if record.batch} <= {"full", "window"}
+    patient = await make_rig(batch_policy="fixed", max_wait_ms="60000")
+    async with patient.batcher():
+        full = await patient.ended(await patient.submit_all([f"text {n}" for n in range(16)]))
+    assert {record.batch.close_reason for record in full if record.batch} == {"full"}
 
 
 async def test_interactive_jobs_run_before_bulk_ones(make_rig: MakeRig) -> None:
@@ -343,3 +346,57 @@ async def test_an_engine_killed_while_idle_comes_back(make_rig: MakeRig) -> None
         (record,) = await rig.ended([await rig.submit("after")])
     assert record.status is Status.DONE
     assert record.attempt == 1
+
+
+async def test_a_job_that_crashed_an_engine_before_runs_alone(make_rig: MakeRig) -> None:
+    """A job with a charge against it is set apart from its batch mates, whoever charged it."""
+    rig = await make_rig()
+    jobs = await rig.submit_all(["one", "suspect", "two"])
+    await rig.store.apply([start(rig.origins[jobs[1]]), give_back(jobs[1], charge=True)])
+    async with rig.batcher():
+        records = await rig.ended(jobs)
+    assert [record.status for record in records] == [Status.DONE] * 3
+    sizes = {record.job_id: record.batch.size for record in records if record.batch is not None}
+    assert sizes == {jobs[0]: 2, jobs[1]: 1, jobs[2]: 2}
+
+
+async def test_a_lost_record_is_rebuilt_when_its_job_is_charged(make_rig: MakeRig) -> None:
+    """Redis loses the record of a job that is about to crash the engine: the job still ends, with its error."""
+    rig = await make_rig(max_attempts="2")
+    async with rig.batcher("simulated:150,0,faults") as (worker, *_):
+        blocker = await rig.submit("blocker")
+        await eventually(lambda: worker.held, what="the engine is busy")
+        poison = await rig.submit("[[crash]]")
+        await eventually(lambda: poison in worker.held, what="the poison has arrived")
+        await rig.store.redis.delete(rig.settings.names.job(poison))
+        (done, failed) = await rig.ended([blocker, poison])
+    assert done.status is Status.DONE
+    assert failed.error is not None
+    assert failed.error.code is ErrorCode.ENGINE_CRASHED
+
+
+async def test_a_job_older_than_the_job_ttl_is_expired_not_run(make_rig: MakeRig) -> None:
+    """A message that waited longer than a job may live is expired when its turn comes, even if its record is gone."""
+    rig = await make_rig()
+    job_id = await rig.submit("old", created_ms=int(wall_ms()) - 700_000)
+    await rig.store.redis.delete(rig.settings.names.job(job_id))
+    async with rig.batcher():
+        (record,) = await rig.ended([job_id])
+    assert record.status is Status.EXPIRED
+    assert record.attempt == 0
+
+
+async def test_an_engine_that_cannot_come_back_is_given_up(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When restarts keep failing the batcher asks to be stopped, so that its jobs go to others."""
+    monkeypatch.setattr("batcher.engine.RESTART_TRIES", 2)
+    asked: list[int] = []
+    monkeypatch.setattr("inferq.background.signal.raise_signal", asked.append)
+    rig = await make_rig()
+    async with rig.batcher() as (_, engine, *_rest):
+        assert engine.pid is not None
+        engine._load = Load(spec="gone", folder="/no/such/folder", device="cpu", precision="fp32", threads=1)
+        os.kill(engine.pid, signal.SIGKILL)
+        await eventually(lambda: asked, what="the process is asked to stop")
+    assert asked == [signal.SIGTERM]

@@ -9,10 +9,10 @@ import inferq.feed as feed_module
 from inferq.background import end, spawn
 from inferq.feed import Feed, snapshot
 from inferq.jobs import Status
-from inferq.messages import Event, encode_event
-from inferq.redis import connect_waiting
+from inferq.messages import Event
 from inferq.steps import Origin, cancel, give_back, start
 from tests.deployment import Deployment, finished
+from tests.events import encode_event
 from tests.proxy import proxied
 from tests.support import eventually
 
@@ -20,15 +20,13 @@ from tests.support import eventually
 @asynccontextmanager
 async def feeding(streams: Deployment, url: str | None = None) -> AsyncIterator[Feed]:
     """Run a feed, whose subscription goes by way of ``url``."""
-    subscriber = connect_waiting(url or streams.redis_url, reply_timeout_s=None)
-    feed = Feed(streams.store, subscriber)
+    feed = Feed(streams.store, url or streams.redis_url)
     running = spawn(feed.run(), "feed")
     try:
         await eventually(lambda: feed.ready, what="the subscription")
         yield feed
     finally:
         await end(running)
-        await subscriber.aclose()
 
 
 async def created(streams: Deployment) -> Origin:
@@ -138,8 +136,7 @@ async def test_a_feed_waits_for_a_server(streams: Deployment) -> None:
     """Without a server the feed is not ready and keeps trying; with one it is."""
     async with proxied(streams.redis_url) as (proxy, url):
         await proxy.cut()
-        subscriber = connect_waiting(url, reply_timeout_s=None)
-        feed = Feed(streams.store, subscriber)
+        feed = Feed(streams.store, url)
         running = spawn(feed.run(), "feed")
         try:
             assert not feed.ready
@@ -151,7 +148,6 @@ async def test_a_feed_waits_for_a_server(streams: Deployment) -> None:
             await eventually(lambda: feed.ready)
         finally:
             await end(running)
-            await subscriber.aclose()
 
 
 async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -> None:

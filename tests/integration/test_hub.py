@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inferq import hub
+from inferq import hub, hubcache
 from inferq.errors import OperatorError
 from inferq.modelspec import parse
 from tests.hubstandin import HubStandIn, files_of, serving
@@ -44,7 +44,7 @@ def test_a_model_is_downloaded_checked_and_cached(server: HubStandIn, tmp_path: 
     }
     assert seen[-1][1] == seen[-1][2] > 0
     assert not [path for path in folder.path.parent.iterdir() if path.name.startswith(".")]
-    assert [(model.repo, model.commit) for model in hub.cached(tmp_path)] == [("owner/tiny", COMMIT)]
+    assert [(model.repo, model.commit) for model in hubcache.cached(tmp_path)] == [("owner/tiny", COMMIT)]
 
 
 def test_a_model_at_the_root_of_the_repository_is_taken_too(server: HubStandIn, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_damaged_file_is_refused(server: HubStandIn, tmp_path: Path, name: str
     server.damaged.add(name)
     with pytest.raises(OperatorError, match="arrived damaged"):
         hub.resolve(parse("hub:owner/tiny"), cache_dir=tmp_path, endpoint=server.endpoint)
-    assert hub.cached(tmp_path) == []
+    assert hubcache.cached(tmp_path) == []
     assert list((tmp_path / "models" / "owner").iterdir()) == []
 
 
@@ -157,7 +157,7 @@ def test_weights_outside_the_folder_are_refused(server: HubStandIn, tmp_path: Pa
     server.files |= files_of(evil)
     with pytest.raises(OperatorError, match="outside its folder"):
         hub.resolve(parse("hub:owner/tiny"), cache_dir=tmp_path, endpoint=server.endpoint)
-    assert hub.cached(tmp_path) == []
+    assert hubcache.cached(tmp_path) == []
 
 
 def test_refresh_asks_the_hub_again(server: HubStandIn, tmp_path: Path) -> None:

@@ -262,6 +262,7 @@ async def test_rabbitmq_keeps_a_quorum_queue_through_sigkill(tmp_path: Path) -> 
             message = aio_pika.Message(b"kept", delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
             await channel.default_exchange.publish(message, routing_key="kept")
             await eventually(lambda: node.has_on_disk("kept"), what="the queue on disk")
+            assert not node.has_on_disk("kep")  # A name that a longer one begins with.
             _kill(pid)
             assert await node.wait() == -signal.SIGKILL
 

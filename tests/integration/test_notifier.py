@@ -16,13 +16,13 @@ from inferq.errors import OperatorError
 from inferq.feed import Feed
 from inferq.jobs import ErrorCode
 from inferq.ports import LOOPBACK, free_port
-from inferq.redis import connect_waiting
+from inferq.server import listen
 from inferq.settings import load
 from inferq.steps import Origin, cancel, expire, fail, start
 from inferq.telemetry import Metrics
 from notifier.__main__ import main
-from notifier.hub import Hub
 from notifier.server import Notifier
+from notifier.waiters import Waiters
 from tests.deployment import Deployment, finished
 from tests.proxy import proxied
 from tests.support import eventually
@@ -54,12 +54,11 @@ class Running:
 async def notifying(streams: Deployment, *, url: str = "", max_sockets: int = 100) -> AsyncIterator[Running]:
     """Run a notifier whose Redis is reached by way of ``url``."""
     store = streams.store_at(url or streams.redis_url)
-    subscriber = connect_waiting(url or streams.redis_url, reply_timeout_s=None)
-    feed, metrics = Feed(store, subscriber), Metrics()
+    feed, metrics = Feed(store, url or streams.redis_url), Metrics()
     following = spawn(feed.run(), "feed")
-    notifier = Notifier(Hub(store, feed), metrics, dict, max_sockets=max_sockets)
+    notifier = Notifier(Waiters(store, feed), metrics, dict, max_sockets=max_sockets)
     port = free_port()
-    server = await notifier.listen(LOOPBACK, port)
+    server = await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
     try:
         await eventually(lambda: feed.ready, what="the subscription")
         yield Running(port=port, feed=feed, metrics=metrics, server=server)
@@ -67,7 +66,6 @@ async def notifying(streams: Deployment, *, url: str = "", max_sockets: int = 10
         server.close()
         await server.wait_closed()
         await end(following)
-        await subscriber.aclose()
 
 
 @pytest.fixture

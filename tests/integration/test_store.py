@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from inferq.errors import Unavailable
-from inferq.jobs import FINAL, TRANSITIONS, ErrorCode, Move, Status, isoformat
+from inferq.jobs import FINAL, TRANSITIONS, ErrorCode, Move, Status, decode_record, isoformat
 from inferq.messages import Event, decode_event
-from inferq.scripts import PUBLIC_FIELDS, Script, _script
+from inferq.scripts import PUBLIC_FIELDS, record_script
 from inferq.steps import Origin, Step, cancel, charge_entry, expire, fail, give_back, start
-from inferq.store import FIRST_LOOK_MS, GRACE_S, decode_record, wall_ms
+from inferq.store import FIRST_LOOK_MS, GRACE_S, wall_ms
 from tests.deployment import ALL_TIME_MS, Deployment, finished
 from tests.support import eventually
 
@@ -38,7 +38,7 @@ WAYS: dict[Status, Sequence[Move]] = {
     Status.CANCELLED: [Move.CANCEL],
     Status.EXPIRED: [Move.EXPIRE],
 }
-ISO = Script(name="iso", text=_script("iso", "return iso(tonumber(ARGV[1]))").text)
+ISO = record_script("return iso(tonumber(ARGV[1]))")
 
 
 class Ear:

@@ -14,6 +14,7 @@ from inferq.jobs import ErrorCode
 from inferq.messages import DeadLetter
 from inferq.steps import start
 from inferq.store import wall_ms
+from inferq.telemetry import Metrics
 from ingress.sweeper import Sweeper
 from tests.deployment import Deployment, Inbox, delete_queues, finished
 from tests.support import eventually
@@ -41,7 +42,7 @@ async def lost_message(either: Deployment, broker: Broker) -> str:
 async def test_a_lost_message_is_published_again_when_missed_twice(either: Deployment) -> None:
     """The first look only suspects; the second publishes, and the job is delivered."""
     broker = await either.broker()
-    sweeper = Sweeper(either.store, broker, process_id="me")
+    sweeper = Sweeper(either.store, broker, Metrics(), process_id="me")
     job_id = await lost_message(either, broker)
     await sweeper.sweep()
     assert await broker.depth() == 0
@@ -59,7 +60,7 @@ async def test_a_lost_message_is_published_again_when_missed_twice(either: Deplo
 async def test_a_job_that_is_held_is_left_alone(either: Deployment) -> None:
     """What waits in a queue or in a living batcher's hands is not published again, however often it is looked at."""
     broker = await either.broker()
-    sweeper = Sweeper(either.store, broker, process_id="me")
+    sweeper = Sweeper(either.store, broker, Metrics(), process_id="me")
     held, waiting = await either.accepted(broker, 2, created_ms=int(wall_ms()) - 20_000)
     inbox = Inbox()
     consumer = await either.consumer(broker, inbox, prefetch=1)
@@ -79,7 +80,7 @@ async def test_a_job_that_is_held_is_left_alone(either: Deployment) -> None:
 async def test_a_job_whose_time_is_over_expires(either: Deployment) -> None:
     """A deadline or the job TTL that passed ends the record, queued or running, and nothing is published."""
     broker = await either.broker()
-    sweeper = Sweeper(either.store, broker, process_id="me")
+    sweeper = Sweeper(either.store, broker, Metrics(), process_id="me")
     now = int(wall_ms())
     origins = [
         either.job(deadline_ms=now - 1),
@@ -98,7 +99,7 @@ async def test_a_job_whose_time_is_over_expires(either: Deployment) -> None:
 async def test_a_deadline_is_looked_at_when_it_passes(either: Deployment) -> None:
     """A job with a short deadline is looked at by then, not at the next ordinary look."""
     broker = await either.broker()
-    sweeper = Sweeper(either.store, broker, process_id="me")
+    sweeper = Sweeper(either.store, broker, Metrics(), process_id="me")
     now = int(wall_ms())
     (job_id,) = await either.accepted(broker, created_ms=now - 20_000, deadline_ms=now + 1000)
     await sweeper.sweep()
@@ -116,7 +117,7 @@ async def test_one_sweeps_and_another_takes_over(
     """Of several sweepers one holds the lock; when it stops, the next has it within the lock's time."""
     monkeypatch.setattr(sweeper_module, "LOCK_MS", 500)
     broker = await streams.broker()
-    sweepers = {name: Sweeper(streams.store, broker, process_id=name) for name in ("a", "b")}
+    sweepers = {name: Sweeper(streams.store, broker, Metrics(), process_id=name) for name in ("a", "b")}
     running = {name: spawn(sweeper.run(), name) for name, sweeper in sweepers.items()}
 
     async def holder() -> str:
@@ -140,7 +141,7 @@ async def _is(holder: Callable[[], Awaitable[str]], name: str) -> bool:
 async def test_a_sweeper_outlives_its_servers(either: Deployment) -> None:
     """While the broker refuses and after it is back the sweeper goes on."""
     broker = either.closed_broker()
-    sweeper = Sweeper(either.store, broker, process_id="me")
+    sweeper = Sweeper(either.store, broker, Metrics(), process_id="me")
     job = either.job(created_ms=int(wall_ms()) - 20_000)
     await either.store.create(job)
     running = spawn(sweeper.run(), "sweeper")
@@ -160,7 +161,7 @@ async def test_rabbit_what_the_broker_gave_up_becomes_a_dead_letter(
     """A message that came back too often for the broker fails its record and is kept with that reason."""
     monkeypatch.setattr(names_module, "DELIVERY_LIMIT", 2)
     broker = await rabbit.broker()
-    sweeper = Sweeper(rabbit.store, broker, process_id="me")
+    sweeper = Sweeper(rabbit.store, broker, Metrics(), process_id="me")
     origin = rabbit.job()
     await broker.accept(origin)
     inbox = Inbox()
@@ -200,7 +201,7 @@ async def test_rabbit_a_job_that_ended_leaves_no_dead_letter(
     await inbox.receives(origin.job.job_id)
     await rabbit.store.apply([start(origin), finished(origin)])
     await consumer.give_back(inbox.got)
-    sweeper = Sweeper(rabbit.store, broker, process_id="me")
+    sweeper = Sweeper(rabbit.store, broker, Metrics(), process_id="me")
     letters: list[DeadLetter | None] = []
 
     async def settle(body: bytes, queue: str) -> DeadLetter | None:

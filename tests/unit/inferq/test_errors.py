@@ -22,6 +22,8 @@ from inferq.errors import (
     Unavailable,
     Undecodable,
     UnsupportedMediaType,
+    first_line,
+    first_of,
 )
 
 ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
@@ -58,16 +60,22 @@ def test_no_answer_is_missing_here() -> None:
 
 
 def test_the_drawn_tree_is_the_tree() -> None:
-    """Every class stands in the module's docstring below its parent's line, and nothing else does."""
-    drawn = re.findall(r"^ *[│├└─ ]*([A-Z]\w+)(?: |$)", errors.__doc__ or "", re.MULTILINE)
-    drawn = [name for name in drawn if hasattr(errors, name)]
-    defined = {
-        name
+    """Every class stands in the module's docstring, once, as a branch of its parent."""
+    drawn: list[tuple[str, str]] = []
+    path: list[str] = []
+    for line in re.finditer(
+        r"^    ((?:│   |    )*)(?:[├└]── )?([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE
+    ):
+        indent, name = line.groups()
+        depth = len(indent) // 4 + ("── " in line[0])
+        path[depth:] = [name]
+        drawn.append((name, path[depth - 1] if depth else "Exception"))
+    defined = [
+        (name, kind.__bases__[0].__name__)
         for name, kind in vars(errors).items()
         if isinstance(kind, type) and issubclass(kind, InferqError)
-    }
-    assert set(drawn) | {"HttpError"} == defined
-    assert len(drawn) == len(set(drawn))
+    ]
+    assert sorted(drawn) == sorted(defined)
 
 
 def test_a_retry_time_comes_with_our_faults_alone() -> None:
@@ -94,3 +102,24 @@ def test_undecodable_carries_its_reason() -> None:
 def test_what_concerns_no_http_caller_has_no_answer(kind: type[InferqError]) -> None:
     """Such an error cannot slip out as an HTTP answer by mistake."""
     assert not issubclass(kind, HttpError)
+
+
+def test_the_first_error_of_a_group_is_found_however_deep() -> None:
+    """A task group's error may be a group of groups; an error that stands alone is itself."""
+    first, second = OperatorError("first"), ValueError("second")
+    assert first_of(ExceptionGroup("", [ExceptionGroup("", [first, second]), second])) is first
+    assert first_of(second) is second
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("why\nand more"), "why"),
+        (ValueError("\n  why \n"), "why"),
+        (ValueError(), "ValueError"),
+        (ValueError("w" * 1000), "w" * 300),
+    ],
+)
+def test_an_error_goes_on_one_line(error: Exception, line: str) -> None:
+    """What a library says may be long, be empty, or fill many lines."""
+    assert first_line(error) == line

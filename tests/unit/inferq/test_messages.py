@@ -21,10 +21,10 @@ from inferq.messages import (
     decode_event,
     decode_job,
     encode_dead,
-    encode_event,
     encode_job,
     job_id_of,
 )
+from tests.events import encode_event
 
 SECRET = "the text of a caller"
 GOOD: dict[str, Any] = {"v": 1, "job_id": "a1", "model": "builtin", "text": SECRET, "created_ms": 1000}

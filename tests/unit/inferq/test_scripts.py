@@ -6,11 +6,19 @@ import re
 import pytest
 
 from inferq import scripts
+from inferq.broker import stream_scripts
+from inferq.broker.stream_scripts import ACCEPT
 from inferq.jobs import JobRecord, Status
 from inferq.messages import VERSION
-from inferq.scripts import ACCEPT, CREATE, MOVE, PUBLIC_FIELDS, Script
+from inferq.scripts import CREATE, MOVE, PUBLIC_FIELDS, Script
 
-SCRIPTS = [value for value in vars(scripts).values() if isinstance(value, Script)]
+SCRIPTS = {
+    name: value
+    for module in (scripts, stream_scripts)
+    for name, value in vars(module).items()
+    if isinstance(value, Script)
+}
+every_script = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS.keys())
 
 
 def _announce(text: str) -> str:
@@ -24,7 +32,7 @@ def test_the_public_fields_are_the_records() -> None:
     assert ("job_id", *PUBLIC_FIELDS) == JobRecord.__struct_fields__
 
 
-@pytest.mark.parametrize("script", [CREATE, ACCEPT, MOVE], ids=lambda script: script.name)
+@pytest.mark.parametrize("script", [CREATE, ACCEPT, MOVE], ids=["CREATE", "ACCEPT", "MOVE"])
 def test_an_announcement_holds_every_public_field_in_order(script: Script) -> None:
     """Read in this order, joined in this order, each value in the place of its name."""
     body = _announce(script.text)
@@ -42,7 +50,7 @@ def test_an_event_carries_the_version_of_messages() -> None:
     assert f"'{VERSION} job.' .. v[1]" in _announce(MOVE.text)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@every_script
 def test_a_script_is_called_by_its_digest(script: Script) -> None:
     """The digest is the one under which a server keeps the text."""
     assert script.sha == hashlib.sha1(script.text.encode()).hexdigest()
@@ -50,13 +58,12 @@ def test_a_script_is_called_by_its_digest(script: Script) -> None:
 
 
 def test_scripts_are_told_apart() -> None:
-    """Each has a name and a text of its own."""
+    """Each has a text of its own."""
     assert len(SCRIPTS) >= 10
-    assert len({script.name for script in SCRIPTS}) == len(SCRIPTS)
-    assert len({script.sha for script in SCRIPTS}) == len(SCRIPTS)
+    assert len({script.sha for script in SCRIPTS.values()}) == len(SCRIPTS)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@every_script
 def test_a_script_sets_no_globals(script: Script) -> None:
     """A global would be refused by the server, at the first call only."""
     lines = re.sub(r"'[^'\n]*'|--[^\n]*", "", script.text).splitlines()

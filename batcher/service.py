@@ -1,0 +1,268 @@
+"""One batcher as a process: probes from the first moment, then the model, then work, and a bounded end.
+
+Loading may take long, a download from the hub very long. All the while the probes answer ("engine": "loading") and a
+SIGTERM ends the process. From SIGTERM to the end it takes less than ten seconds, whatever hangs.
+"""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from batcher.engine import Engine
+from batcher.policy import make_policy
+from batcher.settling import Settler
+from batcher.tally import Tally
+from batcher.tokenizer import TextTokenizer, open_tokenizer
+from batcher.window import Window
+from batcher.wire import Load
+from batcher.worker import Worker
+from inferq.background import end
+from inferq.backoff import Backoff
+from inferq.broker import make_broker
+from inferq.broker.base import Consumer
+from inferq.cpus import available_cpus
+from inferq.errors import Unavailable
+from inferq.heartbeats import EVERY_S, BatcherBeat, beat, leave
+from inferq.modelfolder import ModelFolder, resolve
+from inferq.modelspec import parse
+from inferq.redis import connect
+from inferq.server import make_server, probe_app, serve_until
+from inferq.settings import Settings
+from inferq.store import Store, wall_ms
+from inferq.telemetry import Metrics
+
+# From SIGTERM to the end: the present batch, what is given back, and all the rest.
+FINISH_S: Final = 5.0
+GIVE_BACK_S: Final = 2.0
+LEAVE_S: Final = 1.5
+# Nobody waits for a batcher's Redis commands with a deadline of two seconds.
+REPLY_TIMEOUT_S: Final = 5.0
+
+_log = structlog.get_logger(__name__)
+Value = TypeVar("Value")
+
+
+class Service:
+    """Holds what a batcher is made of, and its way from start to end."""
+
+    def __init__(self, settings: Settings, process_id: str, stopping: asyncio.Event) -> None:
+        self._settings, self._id, self._stopping = settings, process_id, stopping
+        self._spec = parse(settings.model)
+        self._metrics = Metrics()
+        self._tally = Tally(self._metrics)
+        self._redis = connect(settings.redis_url, reply_timeout_s=REPLY_TIMEOUT_S)
+        self._store = Store(
+            self._redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s
+        )
+        self._broker = make_broker(settings, self._store)
+        self._device = "unknown"
+        self._engine: Engine | None = None
+        self._worker: Worker | None = None
+        self._consumer: Consumer | None = None
+
+    async def run(self, listener: socket.socket) -> None:
+        """Serve probes and work until ``stopping``.
+
+        Raises:
+            OperatorError: the model cannot be loaded, or the broker refuses us.
+        """
+        server_stop = asyncio.Event()
+        server = make_server(probe_app(self._metrics, self._checks), graceful_s=1)
+        serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
+        beating = asyncio.create_task(self._beat(), name="heartbeat")
+        try:
+            if await self._unless_stopped(self._prepare()) and await self._unless_stopped(self._consume()):
+                await self._work()
+        finally:
+            await end(beating)
+            if self._engine is not None:
+                await self._engine.stop()
+            with suppress(TimeoutError, Unavailable):
+                async with asyncio.timeout(LEAVE_S):
+                    await leave(self._redis, self._settings.names.batchers, self._id)
+                    await self._broker.close()
+            await self._redis.aclose()
+            server_stop.set()
+            await serving
+        _log.info("batcher.stopped")
+
+    async def _prepare(self) -> None:
+        """Load tokenizer and model."""
+        settings = self._settings
+        folder, tokenizer = await _in_thread(self._open_files)
+        engine = Engine(
+            Load(
+                spec=settings.model,
+                folder=str(folder.path) if folder is not None else None,
+                device=settings.device,
+                precision=settings.precision,
+                threads=settings.threads or max(1, available_cpus() // settings.batchers),
+            ),
+            timeout_ms=settings.engine_timeout_ms,
+            pad_id=tokenizer.pad_id,
+        )
+        self._engine = engine
+        loaded = await engine.start()
+        self._device = loaded.device
+        _log.info(
+            "batcher.model_loaded",
+            model=self._spec.name,
+            digest=loaded.digest[:16],
+            device=loaded.device,
+            fallback=loaded.fallback_reason,
+            load_ms=round(loaded.load_ms),
+        )
+        settler = Settler(
+            self._store,
+            self._tally,
+            batcher_id=self._id,
+            labels=loaded.labels,
+            max_attempts=settings.max_attempts,
+        )
+        self._worker = Worker(
+            window=Window(max_batch_size=settings.max_batch_size, max_batch_tokens=settings.max_batch_tokens),
+            policy=make_policy(
+                settings.batch_policy,
+                max_batch_size=settings.max_batch_size,
+                max_wait_ms=settings.max_wait_ms,
+            ),
+            tokenizer=tokenizer,
+            engine=engine,
+            settler=settler,
+            tally=self._tally,
+            clock=time.monotonic,
+        )
+
+    def _open_files(self) -> tuple[ModelFolder | None, TextTokenizer]:
+        folder = resolve(self._spec, cache_dir=self._settings.cache_path)
+        return folder, open_tokenizer(self._spec, folder)
+
+    async def _consume(self) -> None:
+        """Begin to take jobs, trying until the broker is there."""
+        assert self._worker is not None, "the model is loaded first"
+        backoff = Backoff()
+        opened = False
+        while True:
+            try:
+                if not opened:
+                    await self._broker.open()
+                    opened = True
+                names = self._settings.names
+                self._consumer = await self._broker.consume(
+                    names.queues(), self._settings.prefetch, self._id, self._worker.deliver
+                )
+            except Unavailable as error:
+                _log.warning("batcher.broker_away", error=error.detail)
+                await asyncio.sleep(backoff.next_s())
+            else:
+                self._worker.settler.attach(self._consumer)
+                _log.info("batcher.consuming", id=self._id, queues=list(names.queues()))
+                return
+
+    async def _work(self) -> None:
+        """Run batches until ``stopping``, then finish the present one and give back the rest."""
+        worker, consumer = self._worker, self._consumer
+        assert worker is not None
+        assert consumer is not None
+        working = asyncio.create_task(worker.run(), name="worker")
+        stop = asyncio.create_task(self._stopping.wait(), name="stopping")
+        try:
+            # A worker that ends by itself died of a fault of ours; that is raised below.
+            await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+            worker.stop()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FINISH_S):
+                    await consumer.stop()
+                    await asyncio.wait({working})
+            if working.done():
+                working.result()
+        finally:
+            await end(working, stop)
+            with suppress(TimeoutError, Unavailable):
+                async with asyncio.timeout(GIVE_BACK_S):
+                    await worker.give_back()
+                    await consumer.close()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do the work; return whether it was done before ``stopping``."""
+        task = asyncio.create_task(work)
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                return False
+            task.result()
+            return True
+        finally:
+            await end(task, stop)
+
+    async def _checks(self) -> dict[str, str]:
+        found = {"redis": "ok", "broker": "away", "engine": "loading"}
+        if self._consumer is not None and self._consumer.ready:
+            found["broker"] = "ok"
+        if self._engine is not None and self._engine.ready:
+            found["engine"] = "ok"
+        elif self._worker is not None:
+            found["engine"] = "restarting"
+        try:
+            await self._store.ping()
+        except Unavailable as error:
+            found["redis"] = error.detail
+        return found
+
+    def _state(self) -> str:
+        if self._worker is None or self._engine is None:
+            return "loading"
+        if not self._engine.ready:
+            return "restarting"
+        return "idle" if self._worker.idle else "busy"
+
+    async def _beat(self) -> None:
+        while True:
+            entry = BatcherBeat(
+                id=self._id,
+                at_ms=int(wall_ms()),
+                model=self._spec.name,
+                device=self._device,
+                state=self._state(),
+                last_progress_s=time.monotonic() - self._tally.progress_s,
+                drain_rate=self._tally.drain_rate,
+                held=[] if self._worker is None else self._worker.held,
+                seen_ms=self._tally.seen_ms,
+                batches=self._tally.totals,
+            )
+            with suppress(Unavailable):
+                await beat(self._redis, self._settings.names.batchers, entry)
+            await asyncio.sleep(EVERY_S)
+
+
+async def _in_thread(work: Callable[[], Value]) -> Value:
+    """Run blocking work in a thread that does not keep the process from ending, as a download may take long."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Value] = loop.create_future()
+
+    def settle(value: Value | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(value)  # type: ignore[arg-type]  # None only where the work returned it
+
+    def body() -> None:
+        value, error = None, None
+        try:
+            value = work()
+        except BaseException as raised:  # handed on to whoever waits
+            error = raised
+        with suppress(RuntimeError):  # the loop may be gone by now
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=body, name="open-model", daemon=True).start()
+    return await done

@@ -1,0 +1,68 @@
+"""Who waits for which job's end, on one feed.
+
+Each waiting connection has one slot, not a queue: only a final record is ever sent, so there is nothing to pile up.
+"""
+
+import asyncio
+from typing import Final
+
+from inferq.backoff import Backoff
+from inferq.errors import Unavailable
+from inferq.feed import Feed
+from inferq.jobs import FINAL, decode_record
+from inferq.messages import Event
+from inferq.store import Store
+
+# While Redis is away the first look is repeated; later ones are the feed's, after it has reconnected.
+LOOK_AGAIN_S: Final = 0.2
+
+
+class UnknownJob(Exception):
+    """There is no record of the job."""
+
+
+class Waiters:
+    """Hands out final records."""
+
+    def __init__(self, store: Store, feed: Feed) -> None:
+        self._store, self._feed = store, feed
+
+    async def final_record(self, job_id: str, gone: asyncio.Future[None]) -> bytes | None:
+        """Wait for the job's end and return its record as JSON, at once when it has ended; None once ``gone`` is done.
+
+        Raises:
+            UnknownJob: there is no such job.
+        """
+        ended: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+        def watch(event: Event) -> None:
+            if event.status in FINAL and not ended.done():
+                ended.set_result(event.record)
+
+        def give_up(_: asyncio.Future[None]) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        # Register, then read, then wait: what happens in between is announced to us.
+        end = self._feed.watch(job_id, watch)
+        gone.add_done_callback(give_up)
+        try:
+            record = await self._look(job_id, ended)
+            return await ended if record is None else record
+        finally:
+            gone.remove_done_callback(give_up)
+            end()
+
+    async def _look(self, job_id: str, ended: asyncio.Future[bytes | None]) -> bytes | None:
+        """Return the record if the job has ended; None when that is still to be waited for, or is known otherwise."""
+        backoff = Backoff(first_s=LOOK_AGAIN_S)
+        while not ended.done():
+            try:
+                record = await self._store.read(job_id)
+            except Unavailable:
+                await asyncio.wait([ended], timeout=backoff.next_s())
+                continue
+            if record is None:
+                raise UnknownJob
+            return record if decode_record(record).final else None
+        return None
