@@ -57,6 +57,12 @@ class Pipeline:
         """
         connection = await self._ready()
         connection.require_room(len(commands))
+        if len(commands) == 1:
+            # The usual case, without what it costs to gather.
+            try:
+                return [await connection.send(commands[0])]
+            except (ResponseError, NoScriptError) as error:
+                return [error]
         sent = [connection.send(command) for command in commands]
         replies = await asyncio.gather(*sent, return_exceptions=True)
         for reply in replies:

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferq.errors import HttpError, JobNotFound
 from inferq.server import Checks, probe_routes
@@ -18,12 +19,13 @@ from ingress import problems
 from ingress.infer import InferEndpoint
 from ingress.stats import Stats
 
+INFER_PATH: Final = "/v1/infer"
 _JOB_ID: Final = re.compile(r"[0-9a-f]{32}")
 _log = structlog.get_logger(__name__)
 
 
-def make_app(infer: InferEndpoint, store: Store, stats: Stats, metrics: Metrics, checks: Checks) -> Starlette:
-    """Put the routes together."""
+def make_app(infer: InferEndpoint, store: Store, stats: Stats, metrics: Metrics, checks: Checks) -> ASGIApp:
+    """Put the routes together; submits go to their endpoint directly, past router and middleware."""
 
     async def job(request: Request) -> Response:
         job_id = request.path_params["job_id"]
@@ -35,9 +37,10 @@ def make_app(infer: InferEndpoint, store: Store, stats: Stats, metrics: Metrics,
     async def statistics(_: Request) -> Response:
         return Response(await stats.render(), media_type="application/json")
 
-    return Starlette(
+    others = Starlette(
         routes=[
-            Route("/v1/infer", infer, methods=["POST"]),
+            # For other methods alone, which it refuses.
+            Route(INFER_PATH, infer, methods=["POST"]),
             Route("/v1/jobs/{job_id}", job, methods=["GET"]),
             Route("/v1/stats", statistics, methods=["GET"]),
             *probe_routes(metrics, checks),
@@ -48,6 +51,14 @@ def make_app(infer: InferEndpoint, store: Store, stats: Stats, metrics: Metrics,
             Exception: _internal,
         },
     )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == INFER_PATH and scope["method"] == "POST":
+            await infer(scope, receive, send)
+        else:
+            await others(scope, receive, send)
+
+    return app
 
 
 async def _problem(_: Request, error: Exception) -> Response:
@@ -68,4 +79,4 @@ async def _http(_: Request, error: Exception) -> Response:
 
 async def _internal(_: Request, error: Exception) -> Response:
     _log.error("ingress.internal_error", exc_info=error)
-    return problems.plain(500, "internal_error", "Internal error", "the fault is ours; it is in the log")
+    return problems.internal()

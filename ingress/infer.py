@@ -26,7 +26,7 @@ from ingress.requests import MAX_BODY_BYTES, check_headers, check_model, decode
 DRAIN_BYTES: Final = 4 * 1024 * 1024
 
 # Each step has a deadline of its own; this is for all of them together, so that an answer comes within two seconds.
-ACCEPT_S: Final = 1.8
+ACCEPT_S: Final = 1.5
 
 _log = structlog.get_logger(__name__)
 
@@ -78,6 +78,10 @@ class InferEndpoint:
                 response.headers["Connection"] = "close"
         except _Disconnected:
             return
+        except Exception as error:
+            # Nobody else would answer: this endpoint has no middleware around it.
+            _log.error("ingress.internal_error", exc_info=error)
+            response = problems.internal()
         await response(scope, receive, send)
 
     async def _accept(self, body: bytes) -> Response:

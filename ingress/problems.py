@@ -37,6 +37,11 @@ def response(error: HttpError) -> Response:
     )
 
 
+def internal() -> Response:
+    """Return the answer to a fault of ours, which says nothing of it."""
+    return plain(500, "internal_error", "Internal error", "the fault is ours; it is in the log")
+
+
 def plain(status: int, code: str, title: str, detail: str) -> Response:
     """Return an answer for what has no error class: a wrong path or method, a fault of ours."""
     return Response(document(status, code, title, detail), status_code=status, media_type=MEDIA_TYPE)

@@ -26,6 +26,7 @@ class Client:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._place = parts.netloc.rpartition("@")[2]
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
 
@@ -62,7 +63,7 @@ class Client:
 
     def _head(self, method: str, path: str, length: int) -> bytes:
         return (
-            f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: {self._place}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         ).encode()
 
@@ -70,7 +71,7 @@ class Client:
 async def _read(reader: asyncio.StreamReader) -> Reply:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        status_line, *lines = head.split("\r\n")
+        status_line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
         headers = {
             name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
         }

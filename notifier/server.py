@@ -15,9 +15,9 @@ from typing import Any, Final
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
-from websockets.frames import DATA_OPCODES, Frame, Opcode
+from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
-from websockets.protocol import Event
+from websockets.protocol import Event, State
 
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
@@ -67,6 +67,11 @@ class Connection(ServerConnection):
         """Note the end."""
         super().connection_lost(exc)
         self._leave()
+
+    async def close(self, code: int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
+        """Close, unless it has ended: the library closes again behind every handler, which costs as much."""
+        if self.state is not State.CLOSED:
+            await super().close(code, reason)
 
     def _leave(self) -> None:
         if not self.gone.done():

@@ -78,7 +78,8 @@ class RabbitBroker:
     async def open(self) -> None:
         """Connect and declare; raises `OperatorError` or `Unavailable`."""
         await self._link.open()
-        self._poller = spawn(self._poll(), "amqp-depth")
+        with suppress(Unavailable):
+            self._waiting_jobs = await self.depth()
 
     async def close(self) -> None:
         """Disconnect."""
@@ -93,6 +94,9 @@ class RabbitBroker:
         """Create the record, publish, await the confirm; raises `QueueFull` or `Unavailable`."""
         if not self.ready:
             raise Unavailable("the broker is away")
+        if self._poller is None:
+            # Only who accepts needs the count; a batcher does not pay for it.
+            self._poller = spawn(self._poll(), "amqp-depth")
         if self._waiting_jobs + self._accepted_since + self._in_flight >= self._limit_jobs:
             raise QueueFull(f"{self._limit_jobs} jobs are waiting already")
         self._in_flight += 1

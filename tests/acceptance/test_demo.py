@@ -88,6 +88,16 @@ async def test_a_demo_on_a_shared_broker_cleans_up(rabbit_url: str, valkey_url: 
         await channel.queue_delete(names.queue("builtin"))
 
 
+async def test_a_demo_with_a_broker_alone(rabbit_url: str) -> None:
+    """Records are in an embedded Valkey then; on the broker nothing stays, neither queue nor exchange."""
+    async with await aio_pika.connect(rabbit_url) as connection:
+        before = await leftovers(connection)
+        ended = await command("demo", settings={"model": SIMULATED, "broker_url": rabbit_url})
+        check_table(ended)
+        assert "Valkey is up on port" in ended.err
+        assert await leftovers(connection) == before
+
+
 async def test_a_demo_starts_a_private_rabbitmq(rabbitmq_installed: None) -> None:
     """`--broker-url rabbitmq` is all it takes."""
     ended = await command("demo", "--broker-url", "rabbitmq", "--model", SIMULATED, within_s=110)

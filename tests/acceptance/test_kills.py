@@ -5,11 +5,12 @@ import os
 import signal
 from pathlib import Path
 
-import psutil
+import httpx
 import pytest
 
 from inferq.local import LocalPipeline
 from inferq.settings import load
+from tests.acceptance.running import engine_of
 from tests.jobload import JobLoad
 from tests.support import eventually
 
@@ -41,6 +42,8 @@ async def test_nothing_accepted_is_lost(
     told: list[str] = []
     pipeline = LocalPipeline(settings, state_dir=tmp_path, ports_auto=True, say=told.append)
     await pipeline.start()
+    # RabbitMQ 3.10 confirms a queue before it is on disk, where alone it survives; the start waits for that, if not for ever.
+    assert not [line for line in told if "might lose" in line]
     try:
         load_ = JobLoad(url=lambda: pipeline.urls.api)
         running = asyncio.create_task(
@@ -50,13 +53,18 @@ async def test_nothing_accepted_is_lost(
             await eventually(
                 lambda: load_.accepted >= KILL_AFTER or running.done(), 60, what="the load is under way"
             )
-            os.kill(_pid(pipeline, victim), signal.SIGKILL)
+            killed = _pid(pipeline, victim)
+            assert killed, f"no {victim} to kill"
+            os.kill(killed, signal.SIGKILL)
             await running
         finally:
             running.cancel()
-        if victim != "engine":
-            state = await eventually(lambda: _restarted(pipeline, victim), 30, what=f"{victim} is back")
-            assert state, told
+        await eventually(lambda: _pid(pipeline, victim) not in {0, killed}, 30, what=f"{victim} is back ({told})")
+        await eventually(lambda: _ready(pipeline), 30, every_s=0.1, what="readiness")
+        if victim == "engine":
+            assert pipeline.children["batcher-1"].restarts == 0, "the engine's death took its batcher along"
+        else:
+            assert pipeline.children[victim].restarts == 1, told
         statuses = [answer["status"] for answers in load_.answers.values() for answer in answers]
         assert statuses == ["done"] * (2 * load_.accepted)
         assert load_.accepted == JOBS
@@ -67,15 +75,19 @@ async def test_nothing_accepted_is_lost(
 
 
 def _pid(pipeline: LocalPipeline, victim: str) -> int:
-    if victim != "engine":
-        pid = pipeline.children[victim].pid
-        assert pid is not None
-        return pid
-    batcher = pipeline.children["batcher-1"].pid
-    assert batcher is not None
-    (engine,) = psutil.Process(batcher).children()
-    return engine.pid
+    """Return the victim's process id, the engine's being that of the first batcher; 0 while it has none."""
+    if victim == "engine":
+        return engine_of(_pid(pipeline, "batcher-1"))
+    return pipeline.children[victim].pid or 0
 
 
-def _restarted(pipeline: LocalPipeline, victim: str) -> bool:
-    return pipeline.children[victim].restarts > 0
+async def _ready(pipeline: LocalPipeline) -> bool:
+    """Say whether every service is ready."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for metrics in pipeline.urls.metrics.values():
+            try:
+                if (await client.get(metrics.replace("/metrics", "/readyz"))).status_code != 200:
+                    return False
+            except httpx.HTTPError:
+                return False
+    return True

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -26,7 +26,6 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 PING = b"\x89\x04ping"
 CLOSE_UNKNOWN_JOB = b"\x88\x02" + (4404).to_bytes(2, "big")
-CLOSE = b"\x88\x02" + (1000).to_bytes(2, "big")
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -152,11 +151,11 @@ async def test_an_answer_in_pieces_is_put_together() -> None:
 
 async def test_connection_close_is_heeded() -> None:
     """A server that says it closes gets the next request over a new connection."""
-    async with stub(b"HTTP/1.1 503 Busy\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n", b"") as it:
-        async with client_of(it) as client:
-            for connections in (1, 2):
-                assert (await client.request("GET", "/")).status == 503
-                assert it.connections == connections
+    busy = b"HTTP/1.1 503 Busy\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n"
+    async with stub(busy) as it, client_of(it) as client:
+        for connections in (1, 2):
+            assert (await client.request("GET", "/")).status == 503
+            assert it.connections == connections
 
 
 async def test_a_server_that_closed_between_requests_is_met_anew() -> None:
@@ -215,9 +214,9 @@ async def test_a_cancelled_request_leaves_no_answer_behind() -> None:
 async def test_nobody_there_is_an_os_error() -> None:
     """For a request as for a stream."""
     port = free_port()
-    with pytest.raises(OSError, match="refused|Connect"):
+    with pytest.raises(OSError, match=r"refused|Connect"):
         await Client(f"http://{LOOPBACK}:{port}").request("GET", "/")
-    with pytest.raises(OSError, match="refused|Connect"):
+    with pytest.raises(OSError, match=r"refused|Connect"):
         await pushed(f"ws://{LOOPBACK}:{port}/ws/jobs/1")
 
 
@@ -225,7 +224,7 @@ async def test_nobody_there_is_an_os_error() -> None:
 async def test_a_record_is_pushed(size: int) -> None:
     """Whatever its length; the client asks as RFC 6455 says and closes normally, masked."""
     record = b"r" * size
-    async with stub(SWITCHING, text_frame(record), CLOSE) as it:
+    async with stub(SWITCHING, text_frame(record)) as it:
         assert await pushed(it.stream_url) == record
         await eventually(lambda: it.after, what="the client's close")
     assert it.requests[0].startswith(b"GET /ws/jobs/1 HTTP/1.1\r\n")
@@ -286,7 +285,7 @@ async def test_a_run_counts_what_was_refused() -> None:
 
 
 @pytest.fixture
-def child() -> AsyncIterator[int]:
+def child() -> Iterator[int]:
     """A process with a child of its own; its id."""
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:

@@ -1,5 +1,6 @@
 """The files around the code agree with it and with each other."""
 
+import ast
 import importlib.util
 import re
 import tomllib
@@ -12,6 +13,7 @@ import pytest
 from inferq.settings import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("inferq", "ingress", "batcher", "notifier", "loadgen")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^ ;\\]+)", re.MULTILINE)
 
@@ -51,6 +53,16 @@ def test_the_readme_names_every_make_target() -> None:
     assert len(targets) > 8
     readme = _text("README.md")
     assert [target for target in targets if target != "help" and f"`make {target}" not in readme] == []
+
+
+@pytest.mark.parametrize("block", ["demo output", "figures"])
+def test_the_readme_shows_what_came_out(block: str) -> None:
+    """Neither the demo's output nor the table of figures is left empty."""
+    found = re.search(rf"<!-- {block} -->\n(.*)<!-- /{block} -->", _text("README.md"), re.DOTALL)
+    assert found is not None, f"the README has lost its marks for {block}"
+    # Of a table, the head and the line below it are not enough.
+    rows = [line for line in found[1].splitlines() if line.strip(" `|-")]
+    assert len(rows) > 1, f"nothing between the README's marks for {block}"
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
@@ -96,6 +108,19 @@ def test_pure_rooms_exist_once() -> None:
     rooms = _script("cover_pure_rooms").pure_rooms()
     assert rooms == sorted(set(rooms))
     assert [room for room in rooms if not (ROOT / (room.replace(".", "/") + ".py")).is_file()] == []
+
+
+def test_what_calls_itself_pure_is_on_the_list() -> None:
+    """A module whose docstring says "Pure." is guarded as one."""
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+    assert len(files) > 50
+    claimed = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for file in files
+        if re.search(r"\bPure[.:]|\(P\)", ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "")
+    }
+    assert claimed - set(_script("cover_pure_rooms").pure_rooms()) == set()
+    assert {"batcher.chunks", "inferq.durability", "loadgen.figures"} <= claimed
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:

@@ -94,7 +94,7 @@ def test_transformers_reads_it_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = tokenizer("Great, truly GREAT!", truncation=True)
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == [
         "[CLS]", "great", ",", "truly", "great", "!", "[SEP]",
-    ]  # fmt: skip
+    ]  # fmt: skip  # the tokens of one short text, as they stand beside each other
     assert set(encoded) == {"input_ids", "attention_mask"}
     assert len(tokenizer("word " * 600, truncation=True)["input_ids"]) == 512
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -340,3 +341,9 @@ def test_a_password_is_never_shown(scheme: str, user: str, before: str, after: s
 def test_urls_with_passwords_are_secret() -> None:
     """Both are hidden wherever settings are shown."""
     assert {option.field for option in OPTIONS if option.secret} == {"redis_url", "broker_url"}
+
+
+def test_the_cache_may_be_left_to_its_usual_place() -> None:
+    """An empty folder is none, not the present one."""
+    assert load({})[0].cache_path is None
+    assert load({"INFERQ_CACHE_DIR": "/models"})[0].cache_path == Path("/models")

@@ -16,7 +16,7 @@ from inferq.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from ingress.problems import MEDIA_TYPE, plain, response
+from ingress.problems import MEDIA_TYPE, internal, plain, response
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,11 @@ def test_what_has_no_error_class_is_answered_alike() -> None:
         "code": "method_not_allowed",
         "detail": "take POST",
     }
+
+
+def test_a_fault_of_ours_says_nothing_of_itself() -> None:
+    """Status 500 with its own code, and no word of what went wrong."""
+    answer = internal()
+    assert answer.status_code == 500
+    assert answer.media_type == MEDIA_TYPE
+    assert b'"code":"internal_error"' in bytes(answer.body)
