@@ -5,7 +5,6 @@ replaced while the batcher decides what becomes of the jobs.
 """
 
 import asyncio
-import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -34,6 +33,7 @@ from batcher.wire import (
 )
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
+from inferq.childprocess import inherited_env
 from inferq.errors import InferqError, OperatorError
 
 # A large model on a cold disk takes its time; past this the start has failed.
@@ -175,9 +175,6 @@ class Engine:
         ours, theirs = socket.socketpair()
         with theirs:
             # Without our settings: the engine gets all it needs in one message, and no secrets.
-            environment = {
-                name: value for name, value in os.environ.items() if not name.startswith("INFERQ_")
-            }
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -186,7 +183,7 @@ class Engine:
                 str(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
-                env=environment,
+                env=inherited_env(),
             )
         ours.setblocking(False)
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)

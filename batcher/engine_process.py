@@ -28,7 +28,7 @@ from batcher.wire import (
     encode,
     engine_reader,
 )
-from inferq.errors import OperatorError
+from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import check, digest
 from inferq.modelspec import parse
 
@@ -76,9 +76,9 @@ class Engine:
         try:
             logits, computed_tokens = self._model.run(ids, mask)
         except Exception as error:
-            # whatever a model raises fails its batch alone; the runtime's exceptions have no common class
-            detail = (str(error).strip() or "no detail").splitlines()[0][:300]
-            return RunFailed(run_id=message.run_id, detail=f"{type(error).__name__}: {detail}")
+            # Whatever a model raises fails its batch alone; the runtime's exceptions have no common class
+            detail = f"{type(error).__name__}: {first_line(error)}"
+            return RunFailed(run_id=message.run_id, detail=detail)
         compute_ms = (time.perf_counter() - started) * 1000
         if logits.shape != (message.rows, len(self._model.labels)):
             detail = f"the model gave shape {logits.shape} for {message.rows} rows"
@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--fd", type=int, required=True, help="the inherited end of a socket pair")
     arguments = parser.parse_args(argv)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # should the batcher be gone already, the stream has ended and says so
+    # Should the batcher be gone already, the stream has ended and says so
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     with socket.socket(fileno=arguments.fd) as connection:
         connection.set_inheritable(False)

@@ -19,13 +19,13 @@ from batcher.chunks import computed_tokens, cut
 from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
 from batcher.wire import Ids, Logits
 from inferq.cpus import available_cpus
-from inferq.errors import OperatorError
+from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import MODEL_FILE, ModelFolder
 from inferq.modelspec import ModelSpec
 
 CRASH_EXIT_CODE: Final = 66
 HANG_S: Final = 3600.0
-# padded tokens of a batch from which on giving memory back costs little beside the run itself
+# Padded tokens of a batch from which on giving memory back costs little beside the run itself
 LARGE_TOKENS: Final = 1024
 
 _CUDA: Final = "CUDAExecutionProvider"
@@ -103,7 +103,7 @@ class OnnxModel:
     def _run(self, input_ids: Ids, attention_mask: Ids) -> Logits:
         given = {"input_ids": input_ids, "attention_mask": attention_mask}
         feed = {
-            # one text is one segment, so its token types are all 0
+            # One text is one segment, so its token types are all 0
             name: given.get(name, np.zeros_like(input_ids)).astype(dtype, copy=False)
             for name, dtype in self._dtypes.items()
         }
@@ -117,8 +117,8 @@ class OnnxModel:
         try:
             shape = self._run(ones, ones).shape
         except Exception as error:
-            # the runtime's exceptions have no common class of their own
-            raise OperatorError(f"{folder.path} does not run: {_first_line(error)}") from error
+            # The runtime's exceptions have no common class of their own
+            raise OperatorError(f"{folder.path} does not run: {first_line(error)}") from error
         if len(shape) != 2 or shape[0] != 1:
             raise OperatorError(f"{folder.path} gives shape {shape}, not one row of logits for a text")
         labels = folder.labels or tuple(f"LABEL_{index}" for index in range(shape[1]))
@@ -200,8 +200,8 @@ def _open_session(path: str, *, device: str) -> tuple[Any, str | None]:
     try:
         return runtime.InferenceSession(path, options, providers=[_CPU]), reason
     except Exception as error:
-        # the runtime's exceptions have no common class of their own
-        raise OperatorError(f"{path} does not load: {_first_line(error)}") from error
+        # The runtime's exceptions have no common class of their own
+        raise OperatorError(f"{path} does not load: {first_line(error)}") from error
 
 
 def _cuda_session(runtime: Any, path: str, options: Any) -> tuple[Any | None, str, str]:
@@ -211,12 +211,12 @@ def _cuda_session(runtime: Any, path: str, options: Any) -> tuple[Any | None, st
         return None, "this ONNX Runtime is built without CUDA", cure
     cure = "check the driver with nvidia-smi"
     try:
-        # finds the CUDA libraries that pip installed beside the runtime
+        # Finds the CUDA libraries that pip installed beside the runtime
         runtime.preload_dlls()
         session = runtime.InferenceSession(path, options, providers=[_CUDA, _CPU])
     except Exception as error:
-        # a driver that is missing or too old shows as any of several exceptions
-        return None, f"CUDA does not start ({_first_line(error)})", cure
+        # A driver that is missing or too old shows as any of several exceptions
+        return None, f"CUDA does not start ({first_line(error)})", cure
     if _CUDA not in session.get_providers():
         return None, "CUDA does not start", cure
     return session, "", ""
@@ -242,7 +242,3 @@ def _is_installed(distribution: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

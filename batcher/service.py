@@ -24,7 +24,7 @@ from batcher.wire import Load
 from batcher.worker import Worker
 from inferq.background import end
 from inferq.backoff import Backoff
-from inferq.broker import make_broker
+from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
 from inferq.cpus import available_cpus
 from inferq.errors import Unavailable
@@ -146,14 +146,11 @@ class Service:
     async def _consume(self) -> None:
         """Begin to take jobs, trying until the broker is there."""
         assert self._worker is not None, "the model is loaded first"
+        await open_when_there(self._broker, self._stopping, _log)
+        names = self._settings.names
         backoff = Backoff()
-        opened = False
         while True:
             try:
-                if not opened:
-                    await self._broker.open()
-                    opened = True
-                names = self._settings.names
                 self._consumer = await self._broker.consume(
                     names.queues(), self._settings.prefetch, self._id, self._worker.deliver
                 )

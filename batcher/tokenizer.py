@@ -11,12 +11,12 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from inferq.errors import InferqError, OperatorError
+from inferq.errors import InferqError, OperatorError, first_line
 from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelSpec
 
 SIMULATED_MAX_LENGTH: Final = 512
-# token ids that order a fault from the engine, see `batcher.model`; ordinary words come after them
+# Token ids that order a fault from the engine, see `batcher.model`; ordinary words come after them
 FAULT_IDS: Final[dict[str, int]] = {"raise": 1, "crash": 2, "hang": 3}
 _FIRST_WORD_ID: Final = 100
 _WORD_IDS: Final = 30_000
@@ -90,7 +90,7 @@ class SimulatedTokenizer:
         orders = _FAULT.findall(text) if self._faults else []
         if "refuse" in orders:
             raise InputRefused("the text orders a refusal")
-        # orders come first, so that truncation never loses one
+        # Orders come first, so that truncation never loses one
         ids = [FAULT_IDS[order] for order in orders]
         ids += [
             _FIRST_WORD_ID + zlib.crc32(word.encode(errors="replace")) % _WORD_IDS for word in text.split()
@@ -106,9 +106,9 @@ def open_tokenizer(spec: ModelSpec, folder: ModelFolder | None) -> TextTokenizer
 
 
 def _load(folder: ModelFolder) -> Any:
-    # without torch, transformers says on import that it has no models; we want its tokenizers only
+    # Without torch, transformers says on import that it has no models; we want its tokenizers only
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    # takes a second and 35 MB, which a process with a simulated model need not pay
+    # Takes a second and 35 MB, which a process with a simulated model need not pay
     from transformers import AutoTokenizer
 
     try:
@@ -116,9 +116,8 @@ def _load(folder: ModelFolder) -> Any:
             str(folder.path), use_fast=True, trust_remote_code=False, local_files_only=True
         )
     except Exception as error:
-        # the library raises whatever its readers raise; all of it means that these files do not load
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise OperatorError(f"the tokenizer in {folder.path} does not load: {reason}") from error
+        # The library raises whatever its readers raise; all of it means that these files do not load
+        raise OperatorError(f"the tokenizer in {folder.path} does not load: {first_line(error)}") from error
     if not tokenizer.is_fast:
         raise OperatorError(f"the tokenizer in {folder.path} has no tokenizer.json: export the model again")
     return tokenizer

@@ -65,8 +65,9 @@ class Client(Redis):
     """
 
     def __init__(self, url: str, *, reply_timeout_s: float) -> None:
-        super().__init__(connection_pool=_pool(url, max_connections=1, reply_timeout_s=reply_timeout_s))
+        # First, as it says in our words what is wrong with a URL.
         self.commands = Pipeline(url, connect_timeout_s=CONNECT_TIMEOUT_S, reply_timeout_s=reply_timeout_s)
+        super().__init__(connection_pool=_pool(url, max_connections=1, reply_timeout_s=reply_timeout_s))
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command and read its reply as redis-py does; raises what `Pipeline.call` raises."""

@@ -165,7 +165,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="batchers", default="1", parse=allowed.integer(1, 64), unit="processes",
            help="batchers under `inferq up`"),
     Option(field="threads", default="0", parse=allowed.integer(0, 1024), unit="threads",
-           help="threads of ONNX Runtime; 0: this process's share of the cores"),
+           help="chunks of a batch that run at a time, one thread each; 0: this process's share of the cores"),
     Option(field="log_level", default="info", parse=allowed.choice("debug", "info", "warning", "error"), unit="level",
            help="what is logged"),
     Option(field="log_format", default="auto", parse=allowed.choice("auto", "console", "json"), unit="format",

@@ -6,7 +6,7 @@ import structlog
 
 from inferq.background import end
 from inferq.backoff import Backoff
-from inferq.broker import Broker, make_broker
+from inferq.broker import make_broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.process import process_id, run
 from inferq.redis import connect
@@ -50,7 +50,7 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(_open(broker, stopping)),
+                tasks.create_task(open_when_there(broker, stopping, _log)),
                 tasks.create_task(_warn(store)),
                 tasks.create_task(stats.run(lambda: infer.accepted_jobs)),
                 tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
@@ -62,19 +62,6 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
         await broker.close()
         await redis.aclose()
     _log.info("ingress.stopped")
-
-
-async def _open(broker: Broker, stopping: asyncio.Event) -> None:
-    """Connect the broker, trying until it is there; an operator's mistake ends the process."""
-    backoff = Backoff()
-    while not stopping.is_set():
-        try:
-            await broker.open()
-        except Unavailable as error:
-            _log.warning("ingress.broker_away", error=error.detail)
-            await asyncio.sleep(backoff.next_s())
-        else:
-            return
 
 
 async def _warn(store: Store) -> None:

@@ -52,15 +52,19 @@ class Connection(ServerConnection):
         super().__init__(*args, **options)
         self.gone: asyncio.Future[None] = self.loop.create_future()
 
+    def data_received(self, data: bytes) -> None:
+        """Take what came; a close, or what breaks the protocol, ends the wait, and the handler sees to the rest."""
+        super().data_received(data)
+        if self.state is State.CLOSING:
+            self._leave()
+
     def process_event(self, event: Event) -> None:
-        """Take a frame: drop data, and note that the client takes its leave."""
+        """Take a frame, unless it is data."""
         if isinstance(event, Frame):
             if event.opcode in DATA_OPCODES:
                 return
             if event.opcode is Opcode.PING and self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
                 self.transport.abort()
-            elif event.opcode is Opcode.CLOSE:
-                self._leave()
         super().process_event(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -153,8 +157,11 @@ class Notifier:
             await connection.close(UNKNOWN_JOB, "no such job")
             return
         if record is not None:
-            await connection.send(record, text=True)
-            self._pushed.inc()
+            # In one turn: the library's `send` and `close`, one after the other, cost twice as much.
+            async with connection.send_context():
+                connection.protocol.send_text(record)
+                connection.protocol.send_close(1000)
+                self._pushed.inc()
         await connection.close(1000)
 
 

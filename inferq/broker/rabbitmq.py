@@ -8,13 +8,13 @@ Publishing and consuming have separate connections: a memory alarm blocks the on
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
 from aio_pika import DeliveryMode, Message
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
 from aio_pika.exceptions import DeliveryError, PublishError
 
 from inferq.background import end, spawn
@@ -24,11 +24,11 @@ from inferq.broker.amqp_errors import translated
 from inferq.broker.base import DeadEntry, Deliver
 from inferq.broker.link import Link
 from inferq.broker.rabbit_consumer import RabbitConsumer
-from inferq.errors import InferqError, QueueFull, Unavailable, Undecodable
+from inferq.broker.rabbit_dead import RabbitDeadLetters
+from inferq.errors import InferqError, QueueFull, Unavailable
 from inferq.heartbeats import BatcherBeat, living
 from inferq.jobs import ErrorCode, OpenJob
-from inferq.messages import DeadLetter, decode_dead, encode_dead
-from inferq.names import DEAD_LIMIT
+from inferq.messages import DeadLetter, encode_dead
 from inferq.steps import Origin, fail
 from inferq.store import Store, wall_ms
 
@@ -37,13 +37,6 @@ CONFIRM_S: Final = 1.0
 END_TRIES: Final = 6
 END_AT_CLOSE_S: Final = 1.0
 POLL_S: Final = 0.25
-# Looking through dead letters takes them one by one.
-BROWSE_S: Final = 60.0
-DROPPED_AT_ONCE: Final = 100
-# Less than the sweeper's lock lasts.
-DROPPED_S: Final = 3.0
-# Beyond so many dead letters a list shows some, and in any order.
-LIST_MOST: Final = 10_000
 # How many publishes may wait for their confirms; further ones wait their turn inside their own deadline.
 IN_FLIGHT: Final = 512
 # A job this much older than the youngest one seen from its queue has been delivered, or its message is gone.
@@ -59,6 +52,7 @@ class RabbitBroker:
         self._url, self._store, self._names = url, store, store.names
         self._queues, self._limit_jobs = tuple(queues), limit_jobs
         self._link = Link(url, purpose="publish", setup=self._setup)
+        self._letters = RabbitDeadLetters(self._link, self._names)
         self._work: AbstractExchange | None = None
         self._dead: AbstractExchange | None = None
         self._counter: AbstractChannel | None = None
@@ -163,49 +157,23 @@ class RabbitBroker:
 
     async def dead(self, limit: int) -> list[DeadEntry]:
         """List dead letters, oldest first, and leave them where they are; raises `Unavailable`."""
-        # All of them, since what is put back goes behind what was not taken.
-        async with (
-            translated("show the dead letters", timeout_s=BROWSE_S),
-            self._browse(self._names.dead_queue, max(limit, LIST_MOST)) as messages,
-        ):
-            entries = [
-                DeadEntry(key=str(message.delivery_tag), letter=letter)
-                for message in messages
-                if (letter := _letter(message)) is not None
-            ]
-        return entries[:limit]
+        return await self._letters.show(limit)
 
     async def drop_dead(self, job_ids: set[str] | None) -> list[DeadLetter]:
         """Remove the dead letters of these jobs (of all, when None) and return them; raises `Unavailable`."""
-        dropped = []
-        async with (
-            translated("show the dead letters", timeout_s=BROWSE_S),
-            self._browse(self._names.dead_queue, DEAD_LIMIT) as messages,
-        ):
-            for message in messages:
-                letter = _letter(message)
-                if letter is not None and (job_ids is None or letter.job_id in job_ids):
-                    await message.ack()
-                    dropped.append(letter)
-        return dropped
+        return await self._letters.drop(job_ids)
 
     async def settle_dropped(self, write: Callable[[bytes, str], Awaitable[DeadLetter | None]]) -> int:
         """Turn what the broker itself gave up into dead letters; raises `Unavailable`."""
-        settled = 0
-        async with (
-            translated("show what it dropped", timeout_s=DROPPED_S),
-            self._browse(self._names.dropped_queue, DROPPED_AT_ONCE) as messages,
-        ):
-            for message in messages:
-                source = str((message.headers or {}).get("x-first-death-queue", self._queues[0]))
-                letter = await write(message.body, source)
-                if letter is not None:
-                    await self._bury(letter)
-                    if letter.job_id:
-                        await self._store.buried(letter.job_id)
-                await message.ack()
-                settled += 1
-        return settled
+
+        async def bury(body: bytes, queue: str) -> None:
+            letter = await write(body, queue)
+            if letter is not None:
+                await self._bury(letter)
+                if letter.job_id:
+                    await self._store.buried(letter.job_id)
+
+        return await self._letters.settle_dropped(bury, unknown_queue=self._queues[0])
 
     async def _setup(self, link: Link, connection: AbstractConnection) -> None:
         channel = await link.channel(publisher_confirms=True, on_return_raises=True)
@@ -314,33 +282,6 @@ class RabbitBroker:
                 self._counting(), queue, self._names.queue_arguments(self._limit_jobs)
             )
 
-    @asynccontextmanager
-    async def _browse(self, name: str, limit: int) -> AsyncIterator[list[AbstractIncomingMessage]]:
-        """Take messages for a while; those that were not acked are put back."""
-        channel = await self._link.connection.channel()
-        try:
-            queue = await channel.get_queue(name, ensure=False)
-            messages: list[AbstractIncomingMessage] = []
-            while len(messages) < limit:
-                message = await queue.get(fail=False)
-                if message is None:
-                    break
-                messages.append(message)
-            yield messages
-            # One by one: closing the channel would put them back as well, but in any order.
-            for message in messages:
-                if not message.processed:
-                    await message.reject(requeue=True)
-        finally:
-            await channel.close()
-
 
 class _Returned(Exception):
     """The broker had no queue for a message, and returned it."""
-
-
-def _letter(message: AbstractIncomingMessage) -> DeadLetter | None:
-    try:
-        return decode_dead(message.body)
-    except Undecodable:
-        return None  # Not ours: somebody else's message is neither shown nor touched.

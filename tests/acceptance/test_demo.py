@@ -1,18 +1,22 @@
 """`inferq demo`: one command, results, nothing left."""
 
 import asyncio
+import json
 import re
 import signal
 import sys
 from pathlib import Path
 
 import aio_pika
+import httpx
 import pytest
 from redis.asyncio import Redis
 
 from inferq.names import Names
+from inferq.rabbitnode import PrivateRabbit
 from tests.acceptance.conftest import SIMULATED
 from tests.acceptance.running import Ended, command, environ
+from tests.support import eventually
 
 SENTENCES = 8
 COLUMNS = (
@@ -88,14 +92,30 @@ async def test_a_demo_on_a_shared_broker_cleans_up(rabbit_url: str, valkey_url: 
         await channel.queue_delete(names.queue("builtin"))
 
 
-async def test_a_demo_with_a_broker_alone(rabbit_url: str) -> None:
-    """Records are in an embedded Valkey then; on the broker nothing stays, neither queue nor exchange."""
-    async with await aio_pika.connect(rabbit_url) as connection:
-        before = await leftovers(connection)
-        ended = await command("demo", settings={"model": SIMULATED, "broker_url": rabbit_url})
+async def test_a_demo_with_a_broker_alone(rabbit_node: PrivateRabbit) -> None:
+    """Records are in an embedded Valkey then; its queues are on the broker while it runs, and gone afterwards."""
+    management = httpx.AsyncClient(
+        base_url=rabbit_node.management_url, auth=rabbit_node.management_credentials, trust_env=False
+    )
+
+    async def of_demos(kind: str) -> set[str]:
+        found = json.loads((await management.get(f"api/{kind}")).content)
+        return {one["name"] for one in found if one["name"].startswith("demo-")}
+
+    async def nothing_left() -> bool:
+        return not (await of_demos("queues") or await of_demos("exchanges"))
+
+    async with management, asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(
+            command("demo", settings={"model": SIMULATED, "broker_url": rabbit_node.url})
+        )
+        queues = await eventually(lambda: of_demos("queues"), 60, what="queues of the demo")
+        assert len({name.split("-")[1] for name in queues}) == 1, queues
+        ended = await running
         check_table(ended)
         assert "Valkey is up on port" in ended.err
-        assert await leftovers(connection) == before
+        # The management's lists follow a little later.
+        await eventually(nothing_left, 20, what="nothing of the demo on the broker")
 
 
 async def test_a_demo_starts_a_private_rabbitmq(rabbitmq_installed: None) -> None:

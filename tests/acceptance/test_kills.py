@@ -42,7 +42,7 @@ async def test_nothing_accepted_is_lost(
     told: list[str] = []
     pipeline = LocalPipeline(settings, state_dir=tmp_path, ports_auto=True, say=told.append)
     await pipeline.start()
-    # RabbitMQ 3.10 confirms a queue before it is on disk, where alone it survives; the start waits for that, if not for ever.
+    # RabbitMQ 3.10 confirms a queue some seconds before a kill would spare it; the start waits for that, with a bound.
     assert not [line for line in told if "might lose" in line]
     try:
         load_ = JobLoad(url=lambda: pipeline.urls.api)
@@ -59,12 +59,10 @@ async def test_nothing_accepted_is_lost(
             await running
         finally:
             running.cancel()
-        await eventually(lambda: _pid(pipeline, victim) not in {0, killed}, 30, what=f"{victim} is back ({told})")
+        await eventually(lambda: _came_back(pipeline, victim, killed), 30, what=f"{victim} is back")
         await eventually(lambda: _ready(pipeline), 30, every_s=0.1, what="readiness")
         if victim == "engine":
-            assert pipeline.children["batcher-1"].restarts == 0, "the engine's death took its batcher along"
-        else:
-            assert pipeline.children[victim].restarts == 1, told
+            assert pipeline.children["batcher-1"].restarts == 0, told
         statuses = [answer["status"] for answers in load_.answers.values() for answer in answers]
         assert statuses == ["done"] * (2 * load_.accepted)
         assert load_.accepted == JOBS
@@ -79,6 +77,13 @@ def _pid(pipeline: LocalPipeline, victim: str) -> int:
     if victim == "engine":
         return engine_of(_pid(pipeline, "batcher-1"))
     return pipeline.children[victim].pid or 0
+
+
+def _came_back(pipeline: LocalPipeline, victim: str, killed: int) -> bool:
+    """Say whether there is another such process, a service's started by the supervisor."""
+    if _pid(pipeline, victim) in {0, killed}:
+        return False
+    return victim == "engine" or pipeline.children[victim].restarts > 0
 
 
 async def _ready(pipeline: LocalPipeline) -> bool:

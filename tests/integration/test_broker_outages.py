@@ -5,8 +5,9 @@ import time
 from functools import partial
 
 import pytest
+import structlog
 
-from inferq.broker import Broker
+from inferq.broker import Broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.jobs import Priority
 from inferq.steps import Origin
@@ -174,6 +175,26 @@ async def test_opening_without_a_server(either: Deployment) -> None:
         assert "\n" not in str(caught.value)
         proxy.resume()
         await broker.open()
+        await either.accepted(broker)
+
+
+async def test_opening_is_tried_until_it_works(either: Deployment) -> None:
+    """A process that starts before its broker waits for it, as long as it is not stopped itself."""
+    log = structlog.get_logger("test")
+    async with proxied(either.broker_url) as (proxy, url):
+        await proxy.cut()
+        broker, stopping = either.closed_broker(url=url), asyncio.Event()
+        with structlog.testing.capture_logs() as lines:
+            opening = asyncio.create_task(open_when_there(broker, stopping, log))
+            await eventually(lambda: len(lines) >= 2, what="two tries")
+            stopping.set()
+            await opening
+        assert {line["event"] for line in lines} == {"broker.away"}
+        assert not broker.ready
+        opening = asyncio.create_task(open_when_there(broker, asyncio.Event(), log))
+        proxy.resume()
+        await opening
+        assert broker.ready
         await either.accepted(broker)
 
 

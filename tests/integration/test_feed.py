@@ -1,16 +1,19 @@
 """The feed on the real Valkey: one subscription, what is routed where, and what makes good for a gap."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from redis.exceptions import ConnectionError as ConnectionLost
 
 import inferq.feed as feed_module
 from inferq.background import end, spawn
-from inferq.feed import Feed, snapshot
+from inferq.feed import CHUNK, Feed, snapshot
 from inferq.jobs import Status
-from inferq.messages import Event
+from inferq.messages import Event, decode_event
 from inferq.steps import Origin, cancel, give_back, start
+from inferq.subscription import subscribe
 from tests.deployment import Deployment, finished
 from tests.events import encode_event
 from tests.proxy import proxied
@@ -27,6 +30,10 @@ async def feeding(streams: Deployment, url: str | None = None) -> AsyncIterator[
         yield feed
     finally:
         await end(running)
+
+
+def ignore(_: bytes) -> None:
+    """Take a message and do nothing."""
 
 
 async def created(streams: Deployment) -> Origin:
@@ -178,3 +185,74 @@ async def test_rubbish_on_the_channel_is_passed_over(streams: Deployment) -> Non
         await streams.store.move(start(origin))
         await eventually(lambda: got)
         assert feed.ready
+
+
+async def test_what_nobody_watches_is_not_decoded(
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an event that nobody here waits for only its id is looked at."""
+    decoded: list[bytes] = []
+
+    def decode(payload: bytes) -> Event:
+        decoded.append(payload)
+        return decode_event(payload)
+
+    monkeypatch.setattr(feed_module, "decode_event", decode)
+    mine, other = await created(streams), await created(streams)
+    got: list[Event] = []
+    async with feeding(streams) as feed:
+        feed.watch(mine.job.job_id, got.append)
+        for origin in (other, mine):
+            await streams.store.move(start(origin))
+        await eventually(lambda: got)
+    assert len(decoded) == 1
+
+
+async def test_news_may_come_while_the_gap_is_repaired(streams: Deployment) -> None:
+    """What is announced while watched jobs are read again is delivered, and nothing older after it."""
+    origins = [await created(streams) for _ in range(3 * CHUNK)]
+    got: dict[str, list[int]] = {origin.job.job_id: [] for origin in origins}
+    async with feeding(streams) as feed:
+        for origin in origins:
+            feed.watch(origin.job.job_id, lambda event: got[event.job_id].append(event.seq))
+        await streams.redis.client_kill_filter(_type="pubsub")
+        await streams.store.apply([start(origin) for origin in origins])
+        await streams.store.apply([finished(origin) for origin in origins])
+        await eventually(lambda: all(seqs and seqs[-1] == 3 for seqs in got.values()), what="every end")
+        await eventually(lambda: feed.ready)
+    assert all(seqs == sorted(seqs) for seqs in got.values())
+
+
+async def test_a_subscription_ends_with_an_error(streams: Deployment) -> None:
+    """It hands on what is published while it stands, and says so when the server ends it."""
+    got: list[bytes] = []
+    channel = streams.names.events
+    link = await subscribe(
+        streams.redis_url, channel, got.append, timeout_s=2.0, ping_every_s=1.0, silence_s=3.0
+    )
+    await streams.redis.publish(channel, b"")
+    await streams.redis.publish(channel, b"x" * 300_000)
+    await eventually(lambda: len(got) == 2)
+    await streams.redis.client_kill_filter(_type="pubsub")
+    async with asyncio.timeout(5.0):
+        with pytest.raises(ConnectionLost):
+            await link.end()
+    assert got == [b"", b"x" * 300_000]
+
+
+async def test_a_hanging_link_is_noticed_in_time(streams: Deployment) -> None:
+    """Silence ends the subscription between its bound less one ping and its bound."""
+    loop = asyncio.get_running_loop()
+    async with proxied(streams.redis_url) as (proxy, url):
+        link = await subscribe(
+            url, streams.names.events, ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=1.0
+        )
+        proxy.freeze()
+        begun = loop.time()
+        async with asyncio.timeout(5.0):
+            with pytest.raises(ConnectionLost):
+                await link.end()
+        assert 0.75 < loop.time() - begun < 1.5
+        # A server that takes connections and says nothing is no subscription either.
+        with pytest.raises(ConnectionLost):
+            await subscribe(url, streams.names.events, ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=0.4)

@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import httpx
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import Server
+from websockets.exceptions import ConnectionClosed
 
 from inferq.background import end, spawn
 from inferq.errors import OperatorError
@@ -205,6 +206,84 @@ async def test_what_clients_say_is_passed_over(notifier: Running, streams: Deplo
     await notifier.watching(0)
 
 
+@pytest.mark.parametrize("leave", ["close", "abort"])
+async def test_a_talkative_client_is_seen_to_leave(
+    notifier: Running, streams: Deployment, leave: str
+) -> None:
+    """However much a client has said, also in pieces of one message, its leaving frees its watcher."""
+    origin = await created(streams)
+    async with notifier.connect(path_of(origin)) as socket:
+        await notifier.watching(1)
+        for _ in range(2000):
+            await socket.send("hello")
+        await socket.send(["in", "many", "pieces"])
+        if leave == "close":
+            await socket.close()
+        else:
+            socket.transport.abort()
+        await notifier.watching(0)
+
+
+async def test_many_pieces_are_too_big_in_sum(notifier: Running, streams: Deployment) -> None:
+    """A message is as big as its pieces together."""
+    origin = await created(streams)
+    async with notifier.connect(path_of(origin)) as socket:
+        await notifier.watching(1)
+        with suppress(ConnectionClosed):
+            await socket.send(["x" * 1000] * 100)
+        assert await close_code(socket) == 1009
+    await notifier.watching(0)
+
+
+async def test_who_pings_and_never_reads_is_cut_off(notifier: Running, streams: Deployment) -> None:
+    """Answers that a client leaves unread do not pile up, and others are served meanwhile."""
+    origin, other = await created(streams), await created(streams)
+    reader, writer = await upgraded(notifier.port, path_of(origin))
+    async with notifier.connect(path_of(other)) as socket:
+        await notifier.watching(2)
+        reader._transport.pause_reading()  # type: ignore[attr-defined]  # a client that does not read
+        async with asyncio.timeout(30.0):
+            with pytest.raises(ConnectionError):
+                await pings_for_ever(writer)
+        await notifier.watching(1)
+        await streams.store.move(cancel(other.job.job_id))
+        assert json.loads(await socket.recv())["status"] == "cancelled"
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\x00\x01\x02\x03", b"\xff" * 64, b"\x81\x01x"], ids=["zeros", "ones", "unmasked"]
+)
+async def test_junk_ends_its_own_connection(notifier: Running, streams: Deployment, junk: bytes) -> None:
+    """Bytes that are no frames of a client close that connection and free its watcher."""
+    origin = await created(streams)
+    reader, writer = await upgraded(notifier.port, path_of(origin))
+    await notifier.watching(1)
+    writer.write(junk)
+    async with asyncio.timeout(10.0):
+        await reader.read()
+    await notifier.watching(0)
+    writer.transport.abort()
+
+
+async def pings_for_ever(writer: asyncio.StreamWriter) -> None:
+    """Send pings with as much in them as may be."""
+    while True:
+        writer.write((b"\x89\xfd" + bytes(4) + bytes(125)) * 1000)
+        await writer.drain()
+
+
+async def upgraded(port: int, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a WebSocket by hand, to send on it what no library would."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+    )
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+    return reader, writer
+
+
 async def test_too_many_are_told_so(streams: Deployment) -> None:
     """Past the limit of sockets a client gets 4429; once one leaves, there is a place again."""
     async with notifying(streams, max_sockets=2) as notifier:
@@ -300,13 +379,50 @@ async def test_the_process_answers_probes_and_restarts_politely(streams: Deploym
             return response.status_code == 200 and "inferq_sockets 1.0" in response.text
 
         await eventually(counted, what="one socket in the metrics")
-        assert (await ask(port, "/")).status_code == 404
+        nothing = await ask(port, "/")
+        assert (nothing.status_code, nothing.headers["content-type"]) == (404, "application/problem+json")
+        assert nothing.json()["code"] == "not_found"
         with pytest.raises(OperatorError, match="INFERQ_NOTIFIER_PORT"):
             await main(settings, stopping)
         stopping.set()
         assert await close_code(socket) == 1012
     async with asyncio.timeout(5.0):
         await running
+
+
+async def test_it_ends_in_time_whatever_hangs(streams: Deployment) -> None:
+    """With Redis frozen, and clients that never ask, wait, or do not answer a close, it stops within ten seconds."""
+    port = free_port()
+    async with proxied(streams.redis_url) as (proxy, url):
+        settings, _ = load(
+            {
+                "INFERQ_REDIS_URL": url,
+                "INFERQ_NAMESPACE": streams.names.namespace,
+                "INFERQ_NOTIFIER_PORT": str(port),
+            }
+        )
+        stopping = asyncio.Event()
+        running = asyncio.create_task(main(settings, stopping))
+
+        async def ready() -> bool:
+            try:
+                return (await ask(port, "/readyz")).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        await eventually(ready, what="readiness")
+        path = path_of(await created(streams))
+        _, deaf = await upgraded(port, path)
+        proxy.freeze()
+        _, looking = await upgraded(port, path)
+        _, silent = await asyncio.open_connection(LOOPBACK, port)
+        stopping.set()
+        async with asyncio.timeout(10.0):
+            await running
+        for writer in (deaf, looking, silent):
+            writer.transport.abort()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(LOOPBACK, port)
 
 
 async def test_readiness_tells_of_a_lost_redis(streams: Deployment) -> None:
