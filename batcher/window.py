@@ -60,6 +60,11 @@ class Window:
         return sum(map(len, self._lanes.values()))
 
     @property
+    def interactive(self) -> int:
+        """Count the interactive jobs that wait."""
+        return len(self._lanes[Priority.INTERACTIVE])
+
+    @property
     def suspects(self) -> int:
         """Count the suspects."""
         return len(self._suspects)

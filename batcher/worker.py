@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from batcher.engine import BatchRaised, Engine, EngineLost
-from batcher.policy import Close, CloseReason, Policy, View
+from batcher.policy import CloseReason, Policy, View, Wait
 from batcher.settling import Batch, Settler
 from batcher.tally import Tally
 from batcher.tokenizer import InputRefused, TextTokenizer
@@ -27,8 +27,8 @@ from inferq.messages import Delivery, decode_job
 from inferq.steps import Origin
 from inferq.store import wall_ms
 
-# Batches whose results are on their way to the store while the next one computes.
-SETTLING: Final = 2
+# Batches in hand: one that computes, one that is begun, one whose results are on their way to the store.
+AT_ONCE: Final = 3
 
 _log = structlog.get_logger(__name__)
 
@@ -54,7 +54,9 @@ class Worker:
         self._refused: deque[tuple[Delivery, Origin | None, ErrorCode, str]] = deque()
         self._burying: set[str] = set()
         self._running: dict[str, Item] = {}
-        self._slots = asyncio.Semaphore(SETTLING)
+        self._begun = 0
+        self._turn = asyncio.Lock()
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._stopping = False
 
     @property
@@ -111,15 +113,32 @@ class Worker:
         while not self._stopping:
             while self._refused:
                 self._settling.create_task(self._bury(*self._refused.popleft()), name="refuse")
-            if (suspect := self._window.take_suspect()) is not None:
-                await self._run_batch([suspect], CloseReason.SPLIT)
+            if self._begun == 0 and (suspect := self._window.take_suspect()) is not None:
+                self._begin([suspect], CloseReason.SPLIT)
                 continue
             now = self._clock()
             decision = self._policy.decide(self._view(), now)
-            if isinstance(decision, Close):
-                await self._run_batch(self._window.take(), decision.reason)
-            else:
+            if isinstance(decision, Wait):
                 await self._wait(None if decision.until_s is None else decision.until_s - now)
+            elif self._may_begin():
+                self._begin(self._window.take(), decision.reason)
+            else:
+                await self._wait(None)
+
+    def _may_begin(self) -> bool:
+        """Whether a batch may be begun now: when none is, or one that gains nothing by waiting.
+
+        To start a batch in the store takes a few milliseconds, in which the engine would be idle. A batch that is full
+        of interactive jobs is therefore begun while another computes: no more jobs fit in, and none comes before them.
+        """
+        return self._begun == 0 or (
+            self._begun == 1 and self._window.interactive >= self._window.max_batch_size
+        )
+
+    def _begin(self, items: Sequence[Item], reason: CloseReason) -> None:
+        self._begun += 1
+        self._running |= {item.job_id: item for item in items}
+        self._settling.create_task(self._run_batch(items, reason), name="batch")
 
     def stop(self) -> None:
         """Begin no further batch; `run` returns once the present one has ended."""
@@ -152,32 +171,31 @@ class Worker:
             pass
 
     async def _run_batch(self, items: Sequence[Item], reason: CloseReason) -> None:
-        """Start a batch in the store and run what may run."""
-        self._running |= {item.job_id: item for item in items}
-        await self._slots.acquire()
-        slot_taken = True  # until a settling task takes it over
-        try:
-            live, unburied = await self.settler.start(items)
-            for item in unburied:
-                self._settling.create_task(self._bury_again(item), name="bury")
-            self._let_go([item for item in items if item not in live and item not in unburied])
-            live = self._without_suspects(live)
-            if live:
-                done = await self._execute(live, reason)
-                self._settling.create_task(self._settle(done), name="settle")
-                slot_taken = False
-        finally:
-            if slot_taken:
-                self._slots.release()
+        """Start a batch in the store and run what may run, when the engine is free; then settle it."""
+        async with self._slots:
+            try:
+                done = await self._start_and_run(items, reason)
+            finally:
+                self._begun -= 1
+                self._changed.set()
+            await self._settle(done)
+
+    async def _start_and_run(self, items: Sequence[Item], reason: CloseReason) -> list[Batch]:
+        live, unburied = await self.settler.start(items)
+        for item in unburied:
+            self._settling.create_task(self._bury_again(item), name="bury")
+        self._let_go([item for item in items if item not in live and item not in unburied])
+        live = self._without_suspects(live)
+        if not live:
+            return []
+        async with self._turn:
+            # What was begun and not run when we stop is given back.
+            return [] if self._stopping else await self._execute(live, reason)
 
     async def _settle(self, batches: Sequence[Batch]) -> None:
-        try:
-            for batch in batches:
-                await self.settler.finish(batch)
-        finally:
-            self._slots.release()
-            for batch in batches:
-                self._let_go(batch.items)
+        for batch in batches:
+            await self.settler.finish(batch)
+            self._let_go(batch.items)
 
     def _let_go(self, items: Sequence[Item]) -> None:
         """Be done with items. A delivery that came in the meantime and is not settled begins anew."""

@@ -1,8 +1,8 @@
 """A subscription to one Redis channel that hands each message to a function, at once.
 
-redis-py's pub/sub is polled: each message costs it a task's turn, a timer and a read of its own. A notifier that pushes
-the end of every job hears three messages a job, and on the machine of the README's figures a quarter of its time was
-spent there. Here all that one read brought is handed on in one turn of the loop.
+redis-py's pub/sub is polled: each message costs it a task's turn, a timer and a read of its own. A notifier hears three
+messages a job, and under the load of the README's figures a sixth of its time was spent there. Here all that one read
+brought is handed on in one turn of the loop.
 
 The link is pinged; one on which a ping is not answered in time has ended. Messages that are on their way do not count
 as an answer, so a ping that stands behind many has to wait for them.

@@ -290,7 +290,7 @@ async def test_interactive_jobs_run_before_bulk_ones(make_rig: MakeRig) -> None:
 
 async def test_a_job_that_ended_costs_no_compute(make_rig: MakeRig) -> None:
     """A cancelled job and one whose deadline passed leave the window without a run; their messages go."""
-    rig = await make_rig(max_batch_size="1")
+    rig = await make_rig()
     async with rig.batcher("simulated:300,0") as (worker, *_):
         await rig.submit("blocker")
         await eventually(lambda: worker.held, what="the engine is busy")
@@ -305,19 +305,48 @@ async def test_a_job_that_ended_costs_no_compute(make_rig: MakeRig) -> None:
 
 
 async def test_stopping_gives_back_what_was_not_run(make_rig: MakeRig) -> None:
-    """A batcher that stops finishes its batch; the rest is done by another one, at once and with one start each."""
+    """A batcher that stops finishes its batch; the rest, begun or not, is done by another one at once."""
     rig = await make_rig(max_batch_size="2")
-    async with rig.batcher("simulated:200,0") as (worker, _, consumer, working):
+    async with rig.batcher("simulated:300,0") as (worker, _, consumer, working):
         jobs = await rig.submit_all([f"job {n}" for n in range(6)])
         await eventually(lambda: len(worker.held) == 6, what="all jobs are held")
         await consumer.stop()
         worker.stop()
         await asyncio.wait_for(working, 5)
         await worker.give_back()
+        statuses = [(await rig.record(job)).status for job in jobs]
+        assert statuses[0] is Status.DONE
+        assert statuses[-1] is Status.QUEUED
+        assert Status.RUNNING not in statuses
     async with rig.batcher():
         records = await rig.ended(jobs, timeout_s=10)
     assert {record.status for record in records} == {Status.DONE}
-    assert {record.attempt for record in records} == {1}
+    # A job of the batch that was begun, and given back before it ran, is started twice.
+    assert max(record.attempt for record in records) <= 2
+
+
+async def test_a_full_batch_is_begun_while_another_computes(make_rig: MakeRig) -> None:
+    """At saturation the engine does not wait for the store: the next full batch has been started already."""
+    rig = await make_rig(max_batch_size="2")
+    async with rig.batcher("simulated:400,0") as (worker, *_):
+        first = await rig.submit("first")
+        await eventually(lambda: worker.held, what="the engine is busy")
+        waiting = await rig.submit_all(["one", "two", "three", "four"])
+
+        async def begun() -> list[Status] | None:
+            statuses = [(await rig.record(job)).status for job in waiting]
+            return statuses if Status.RUNNING in statuses else None
+
+        assert await eventually(begun, what="a batch is begun") == [
+            Status.RUNNING,
+            Status.RUNNING,
+            Status.QUEUED,
+            Status.QUEUED,
+        ]
+        assert (await rig.record(first)).status is Status.RUNNING
+        records = await rig.ended([first, *waiting])
+    assert {record.status for record in records} == {Status.DONE}
+    assert [record.attempt for record in records] == [1] * 5
 
 
 async def test_a_second_message_of_a_job_changes_nothing(make_rig: MakeRig) -> None:
@@ -325,8 +354,8 @@ async def test_a_second_message_of_a_job_changes_nothing(make_rig: MakeRig) -> N
     rig = await make_rig()
     async with rig.batcher("simulated:200,0") as (worker, *_):
         job_id = await rig.submit("twice")
-        await eventually(lambda: job_id in worker.held, what="the job has arrived")
-        (delivery,) = next(item.deliveries for item in worker._running.values() if item.job_id == job_id)
+        item = await eventually(lambda: worker._running.get(job_id), what="the job is begun")
+        (delivery,) = item.deliveries
         worker.deliver(delivery)
         (record,) = await rig.ended([job_id])
         worker.deliver(delivery)
