@@ -66,10 +66,15 @@ class RabbitConsumer:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge; what came over a lost connection will come again, and its record will say that it ended."""
-        for delivery in self._settle(deliveries):
-            with suppress(Unavailable):
-                async with translated("take an ack", timeout_s=SETTLE_S):
-                    await delivery.token[1].ack()
+        ours = {delivery.token[1].delivery_tag: delivery for delivery in self._settle(deliveries)}
+        # Whatever is older than the oldest that is still held goes with one frame instead of one for each.
+        oldest_held = min(self._held, default=max(ours, default=0) + 1)
+        together = max((tag for tag in ours if tag < oldest_held), default=None)
+        for tag, delivery in ours.items():
+            if tag == together or tag > oldest_held:
+                with suppress(Unavailable):
+                    async with translated("take an ack", timeout_s=SETTLE_S):
+                        await delivery.token[1].ack(multiple=tag == together)
 
     async def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Put deliveries back into their queues."""
