@@ -81,7 +81,7 @@ class Settler:
         return self._consumer
 
     async def start(self, items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-        """Start items in the store; return those that are to run, and those whose dead letter a crash left undone.
+        """Start items in the store; return those that are to run, and those that are to be buried.
 
         Neither are those whose delivery was lost with its connection, which come again, and those that ended, or whose
         time is over.
@@ -102,7 +102,7 @@ class Settler:
             item.charges = moved.charges
             if moved.applied:
                 live.append(item)
-            elif moved.burial_due:
+            elif moved.burial_due or moved.foreign:
                 unburied.append(item)
             else:
                 over.append(item)
@@ -194,12 +194,18 @@ class Settler:
         await self._bury(deliveries, job_id, code, detail, moved)
 
     async def bury_again(self, item: Item) -> None:
-        """Keep a dead letter that a crash had left undone, and ack."""
+        """Keep the dead letter of a job that failed before or whose record is not ours, and ack."""
+        # Refused, as the job has failed; the answer carries its attempts and history.
+        step = fail(item.job_id, ErrorCode.UNDECODABLE, "-")
+        (moved,) = await self._apply([step])
+        if moved.foreign:
+            detail = "the key of its record holds something else"
+            _log.error("settling.foreign_record", job_id=item.job_id)
+            await self._bury(item.deliveries, None, ErrorCode.UNDECODABLE, detail, moved, named=item.job_id)
+            return
         record = await self._persist(lambda: self._store.read(item.job_id))
         error = decode_record(record).error if record is not None else None
         error = error or JobError(code=ErrorCode.ENGINE_CRASHED, detail="its attempts were used up")
-        # Refused, as the job has failed; the answer carries its attempts and history.
-        (moved,) = await self._apply([fail(item.job_id, error.code, error.detail)])
         await self._bury(item.deliveries, item.job_id, error.code, error.detail, moved)
 
     async def _bury(
@@ -209,11 +215,13 @@ class Settler:
         code: ErrorCode,
         detail: str,
         moved: Moved | None,
+        *,
+        named: str = "",
     ) -> None:
         first = deliveries[0]
         letter: DeadLetter = dead_letter(
             first.body,
-            job_id=job_id or "",
+            job_id=job_id or named,
             reason=code,
             detail=detail,
             queue=first.queue,

@@ -13,7 +13,7 @@ from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnecti
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from inferq.errors import Unavailable
@@ -23,6 +23,12 @@ from inferq.scripts import Script
 # Together with a broker's confirm these stay under the two seconds within which a submit is answered.
 CONNECT_TIMEOUT_S: Final = 0.8
 REPLY_TIMEOUT_S: Final = 0.8
+
+
+# What Redis says while it cannot serve, rather than that it never will.
+_PASSING: Final = (
+    "OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
+)  # fmt: skip  # a list of words
 
 
 class _Sending(Connection):
@@ -126,9 +132,16 @@ async def evaluate(redis: Client, script: Script, keys: Sequence[str], args: Seq
 
 
 async def evaluate_many(
-    redis: Client, script: Script, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]
+    redis: Client,
+    script: Script,
+    calls: Sequence[tuple[Sequence[str], Sequence[Any]]],
+    *,
+    refusals: bool = False,
 ) -> list[Any]:
     """Run one script many times in one write; answers come in the order of the calls.
+
+    With ``refusals`` a call that can never succeed, as on a key that somebody else wrote, is answered by its error;
+    without, and for errors that pass, the first one is raised.
 
     A call that Redis refused because it does not know the script, as after a restart, was not run and is sent again.
     """
@@ -141,6 +154,12 @@ async def evaluate_many(
         for index, answer in zip(unknown, again, strict=True):
             answers[index] = answer
     for answer in answers:
-        if isinstance(answer, Exception):
+        if isinstance(answer, Exception) and not (refusals and _lasting(answer)):
             raise answer
     return answers
+
+
+def _lasting(error: Exception) -> bool:
+    """Whether the same call would be refused again."""
+    text = str(error)
+    return isinstance(error, ResponseError) and not any(word in text for word in _PASSING)

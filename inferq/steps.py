@@ -41,7 +41,8 @@ class Moved:
     """What became of a step: whether it was applied, and the record's state after it.
 
     ``status`` is None when there is no such record. ``burial_due`` says that the job failed and its dead letter is
-    not known to be kept. ``history`` is the record's list of charged attempts as JSON.
+    not known to be kept. ``foreign`` says that the key is not one of our records. ``history`` is the record's list of
+    charged attempts as JSON.
     """
 
     applied: bool
@@ -51,6 +52,7 @@ class Moved:
     charges: int
     burial_due: bool
     history: bytes
+    foreign: bool = False
 
 
 def start(origin: Origin) -> Step:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import structlog
+
 from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
 from inferq.jobs import FINAL, Move, OpenJob, Status, sources, target
@@ -19,6 +21,8 @@ from inferq.steps import Moved, Origin, Step, birth_fields, expire
 FIRST_LOOK_MS: Final = 15_000
 # A record outlives its due time by this, so that the sweeper ends it before Redis forgets it.
 GRACE_S: Final = 3600
+
+_log = structlog.get_logger(__name__)
 
 _FLAGS: Final = {Move.START: "S", Move.FINISH: "F", Move.FAIL: "F", Move.CANCEL: "F", Move.EXPIRE: "F"}
 # A record that was lost is rebuilt as what it must have been for the move to make sense.
@@ -93,7 +97,8 @@ class Store:
         if not steps:
             return []
         async with translated("take the change"):
-            answers = await evaluate_many(self._redis, MOVE, [self._call(step) for step in steps])
+            calls = [self._call(step) for step in steps]
+            answers = await evaluate_many(self._redis, MOVE, calls, refusals=True)
         return [_moved(answer) for answer in answers]
 
     async def move(self, step: Step) -> Moved:
@@ -113,7 +118,7 @@ class Store:
         late = [
             index
             for index, row in enumerate(rows)
-            if row[0] is not None and Status(row[0].decode()) not in FINAL and int(row[-1] or 0) <= now
+            if _status(row[0]) not in {None, *FINAL} and int(row[-1] or 0) <= now
         ]
         if late:
             await self.apply([expire(job_ids[index]) for index in late])
@@ -136,7 +141,8 @@ class Store:
             ids = [member.decode() for member in members]
             if not ids:
                 return []
-            rows = await self._redis.commands.call_all(
+            # A key that is no hash is refused by itself; the others are read.
+            rows = await self._redis.commands.call_many(
                 [
                     ("HMGET", names.job(one), "status", "due_ms", "created_ms", "queue", "message")
                     for one in ids
@@ -144,19 +150,11 @@ class Store:
             )
             jobs, gone = [], []
             for job_id, row in zip(ids, rows, strict=True):
-                if row[0] is None or Status(row[0].decode()) in FINAL:
+                job = _open_job(job_id, row)
+                if job is None:
                     gone.append(job_id)
-                    continue
-                jobs.append(
-                    OpenJob(
-                        job_id=job_id,
-                        status=Status(row[0].decode()),
-                        due_ms=int(row[1]),
-                        created_ms=int(row[2]),
-                        queue=row[3].decode(),
-                        message=row[4] or b"",
-                    )
-                )
+                else:
+                    jobs.append(job)
             if gone:
                 await self._redis.zrem(names.open_jobs, *gone)
         return jobs
@@ -198,7 +196,48 @@ class Store:
         return by_age if origin.job.deadline_ms is None else min(by_age, origin.job.deadline_ms)
 
 
+def _status(raw: bytes | None) -> Status | None:
+    """Read a status; None for no record, and for one that is none of ours."""
+    try:
+        return None if raw is None else Status(raw.decode())
+    except ValueError:
+        return None
+
+
+def _open_job(job_id: str, row: Any) -> OpenJob | None:
+    """Read what the sweeper looks at; None for a job that has ended or is gone, or a record that is none of ours."""
+    if isinstance(row, Exception) or (row[0] is not None and _status(row[0]) is None):
+        _log.warning("store.foreign_record", job_id=job_id)
+        return None
+    status = _status(row[0])
+    if status is None or status in FINAL:
+        return None
+    try:
+        return OpenJob(
+            job_id=job_id,
+            status=status,
+            due_ms=int(row[1]),
+            created_ms=int(row[2]),
+            queue=row[3].decode(),
+            message=row[4] or b"",
+        )
+    except (TypeError, ValueError, AttributeError):
+        _log.warning("store.foreign_record", job_id=job_id)
+        return None
+
+
 def _moved(answer: Any) -> Moved:
+    if isinstance(answer, Exception):
+        return Moved(
+            applied=False,
+            status=None,
+            seq=0,
+            attempt=0,
+            charges=0,
+            burial_due=False,
+            history=b"[]",
+            foreign=True,
+        )
     code, status, seq, attempt, charges, dead, history = answer
     return Moved(
         applied=code == 1,
@@ -212,7 +251,7 @@ def _moved(answer: Any) -> Moved:
 
 
 def _render(job_id: str, row: Sequence[bytes | None]) -> bytes | None:
-    if row[0] is None:
+    if _status(row[0]) is None or row[0] is None:
         return None
     values = dict(zip(PUBLIC_FIELDS, row, strict=False))
     values["status"] = b'"' + row[0] + b'"'

@@ -59,6 +59,9 @@ class Sweeper:
                     self._suspects.clear()
             except InferqError as error:
                 _log.debug("sweeper.failed", error=str(error))
+            except Exception as error:
+                # A fault of ours, or a record that nobody expected: the others are still to be looked at.
+                _log.error("sweeper.fault", exc_info=error)
 
     async def sweep(self) -> None:
         """Look once at every job whose look is due, at most `AT_ONCE`; raises `Unavailable`."""

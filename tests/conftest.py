@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import signal
 import tempfile
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -15,6 +16,11 @@ from inferq.rabbitnode import PrivateRabbit, find_rabbitmq_server
 from inferq.valkey import EmbeddedValkey
 
 _skipped_for_want_of: set[str] = set()
+
+# A shell gives what it runs in the background an ignored SIGINT, which programs inherit and `inferq up` heeds. Tests
+# that interrupt one need the default: a signal that is caught here is no longer ignored in what is started from here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -151,7 +151,7 @@ async def _drop(settings: Settings, wanted: list[str] | None) -> int:
         async with _opened(settings) as broker:
             letters = await broker.drop_dead(None if wanted is None else set(wanted))
     dropped = {letter.job_id for letter in letters}
-    typer.echo(f"{len(dropped)} dropped")
+    typer.echo(f"{len(letters)} dropped")
     return _missing([job_id for job_id in wanted or () if job_id not in dropped])
 
 

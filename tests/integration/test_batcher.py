@@ -429,3 +429,21 @@ async def test_an_engine_that_cannot_come_back_is_given_up(
         os.kill(engine.pid, signal.SIGKILL)
         await eventually(lambda: asked, what="the process is asked to stop")
     assert asked == [signal.SIGTERM]
+
+
+async def test_a_key_that_is_no_record_hurts_its_own_job_alone(make_rig: MakeRig) -> None:
+    """Somebody overwrites a job's key in Redis: its message is buried, and its batch mates are done with one start."""
+    rig = await make_rig()
+    jobs = await rig.submit_all(["one", "overwritten", "two"])
+    key = rig.settings.names.job(jobs[1])
+    await rig.store.redis.delete(key)
+    await rig.store.redis.set(key, "something else")
+    async with rig.batcher() as (worker, *_):
+        records = await rig.ended([jobs[0], jobs[2]])
+        await eventually(lambda: worker.idle, what="everything is settled")
+        (entry,) = await rig.broker.dead(10)
+        await rig.ended([await rig.submit("later")])
+    assert [record.attempt for record in records] == [1, 1]
+    assert entry.letter.job_id == jobs[1]
+    assert entry.letter.reason is ErrorCode.UNDECODABLE
+    assert await rig.broker.depth() == 0

@@ -396,3 +396,15 @@ async def test_a_server_that_answers_wrongly_is_unavailable(streams: Deployment)
     await streams.redis.set(streams.names.open_jobs, "not a set")
     with pytest.raises(Unavailable):
         await streams.open_jobs()
+
+
+async def test_what_is_no_record_leaves_the_index_and_is_nobodys(streams: Deployment) -> None:
+    """Foreign keys under our names harm nothing: they are not read as jobs, and the sweeper forgets them."""
+    names, redis = streams.store.names, streams.store.redis
+    await redis.set(names.job("a" * 32), "text")
+    await redis.hset(names.job("b" * 32), mapping={"status": "bogus"})
+    await redis.hset(names.job("c" * 32), mapping={"status": "queued"})
+    await redis.zadd(names.open_jobs, {letter * 32: 1 for letter in "abc"})
+    assert await streams.store.due(wall_ms(), 10) == []
+    assert await redis.zcard(names.open_jobs) == 0
+    assert await streams.store.read("b" * 32) is None
