@@ -262,3 +262,9 @@ class AnyCourse(RuleBasedStateMachine):
 
 TestAnyCourse = AnyCourse.TestCase
 TestAnyCourse.settings = hypothesis_settings(max_examples=50, stateful_step_count=30)
+
+
+def test_only_interactive_jobs_count_as_such() -> None:
+    """Bulk jobs and suspects do not make a batch full of interactive ones."""
+    window = _window(item("i1"), item("b1", priority=Priority.BULK), item("s1", suspect=True), item("i2"))
+    assert window.interactive == 2
