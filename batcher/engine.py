@@ -81,7 +81,6 @@ class Engine:
         self._ids = count(1)
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
-        self.loaded: Loaded | None = None
         self.restarts = 0
 
     @property
@@ -203,7 +202,6 @@ class Engine:
         if not isinstance(answer, Loaded):
             await self._end()
             raise OperatorError("the engine process answered out of turn")
-        self.loaded = answer
         self._up.set()
         return answer
 

@@ -80,31 +80,28 @@ class Settler:
         assert self._consumer is not None, "attach comes first"
         return self._consumer
 
-    async def start(self, items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-        """Start items in the store; return those that are to run, and those that are to be buried.
+    async def start(self, items: Sequence[Item]) -> tuple[list[Item], list[tuple[Item, Moved]]]:
+        """Start items in the store; return those that are to run, and those to be buried with what the store said.
 
         Neither are those whose delivery was lost with its connection, which come again, and those that ended, or whose
         time is over.
         """
         held = [item for item in items if any(map(self.consumer.held, item.deliveries))]
         now = wall_ms()
-        late = [item for item in held if self._store.due_ms(item.origin) <= now]
-        for item, moved in zip(
-            late, await self._apply([expire(item.job_id, origin=item.origin) for item in late]), strict=True
-        ):
-            self._tally.ended(Status.EXPIRED, int(moved.applied))
-            await self.consumer.ack(item.deliveries)
+        late = {item.job_id for item in held if self._store.due_ms(item.origin) <= now}
+        steps = [
+            expire(item.job_id, origin=item.origin) if item.job_id in late else start(item.origin)
+            for item in held
+        ]
         live, unburied, over = [], [], []
-        timely = [item for item in held if item not in late]
-        for item, moved in zip(
-            timely, await self._apply([start(item.origin) for item in timely]), strict=True
-        ):
+        for item, moved in zip(held, await self._apply(steps), strict=True):
             item.charges = moved.charges
-            if moved.applied:
+            if moved.burial_due or moved.foreign:
+                unburied.append((item, moved))
+            elif moved.applied and item.job_id not in late:
                 live.append(item)
-            elif moved.burial_due or moved.foreign:
-                unburied.append(item)
             else:
+                self._tally.ended(Status.EXPIRED, int(moved.applied))
                 over.append(item)
         self._tally.started(len(live))
         if over:
@@ -193,19 +190,14 @@ class Settler:
             self._tally.ended(Status.FAILED, int(moved.applied))
         await self._bury(deliveries, job_id, code, detail, moved)
 
-    async def bury_again(self, item: Item) -> None:
-        """Keep the dead letter of a job that failed before or whose record is not ours, and ack."""
-        # Refused, as the job has failed; the answer carries its attempts and history.
-        step = fail(item.job_id, ErrorCode.UNDECODABLE, "-")
-        (moved,) = await self._apply([step])
+    async def bury(self, item: Item, moved: Moved) -> None:
+        """Keep the dead letter of a job that failed before, or whose record is none of ours, and ack."""
         if moved.foreign:
-            detail = "the key of its record holds something else"
-            _log.error("settling.foreign_record", job_id=item.job_id)
-            await self._bury(item.deliveries, None, ErrorCode.UNDECODABLE, detail, moved, named=item.job_id)
-            return
-        record = await self._persist(lambda: self._store.read(item.job_id))
-        error = decode_record(record).error if record is not None else None
-        error = error or JobError(code=ErrorCode.ENGINE_CRASHED, detail="its attempts were used up")
+            error = JobError(code=ErrorCode.UNDECODABLE, detail="the key of its record holds something else")
+        else:
+            record = await self._persist(lambda: self._store.read(item.job_id))
+            found = decode_record(record).error if record is not None else None
+            error = found or JobError(code=ErrorCode.ENGINE_CRASHED, detail="its attempts were used up")
         await self._bury(item.deliveries, item.job_id, error.code, error.detail, moved)
 
     async def _bury(
@@ -215,13 +207,11 @@ class Settler:
         code: ErrorCode,
         detail: str,
         moved: Moved | None,
-        *,
-        named: str = "",
     ) -> None:
         first = deliveries[0]
         letter: DeadLetter = dead_letter(
             first.body,
-            job_id=job_id or named,
+            job_id=job_id or "",
             reason=code,
             detail=detail,
             queue=first.queue,
@@ -234,7 +224,7 @@ class Settler:
         if not held:
             return  # It comes again, and with it the burial.
         await self._persist(lambda: self.consumer.bury(held[0], letter))
-        if job_id is not None:
+        if job_id is not None and not (moved is not None and moved.foreign):
             await self._persist(lambda: self._store.buried(job_id))
         await self.consumer.ack(held[1:])
         _log.error("settling.dead_lettered", job_id=job_id, code=code)

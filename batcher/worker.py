@@ -24,7 +24,7 @@ from batcher.window import Item, Window
 from inferq.errors import Undecodable
 from inferq.jobs import ErrorCode
 from inferq.messages import Delivery, decode_job
-from inferq.steps import Origin
+from inferq.steps import Moved, Origin
 from inferq.store import wall_ms
 
 # Batches in hand: one that computes, one that is begun, one whose results are on their way to the store.
@@ -182,9 +182,10 @@ class Worker:
 
     async def _start_and_run(self, items: Sequence[Item], reason: CloseReason) -> list[Batch]:
         live, unburied = await self.settler.start(items)
-        for item in unburied:
-            self._settling.create_task(self._bury_again(item), name="bury")
-        self._let_go([item for item in items if item not in live and item not in unburied])
+        for item, moved in unburied:
+            self._settling.create_task(self._bury_failed(item, moved), name="bury")
+        kept = [*live, *(item for item, _ in unburied)]
+        self._let_go([item for item in items if item not in kept])
         live = self._without_suspects(live)
         if not live:
             return []
@@ -254,8 +255,8 @@ class Worker:
         finally:
             self._burying.discard(job_id)
 
-    async def _bury_again(self, item: Item) -> None:
-        await self.settler.bury_again(item)
+    async def _bury_failed(self, item: Item, moved: Moved) -> None:
+        await self.settler.bury(item, moved)
         self._let_go([item])
 
     async def _fail_alone(self, item: Item, detail: str) -> None:
