@@ -94,12 +94,12 @@ def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Client:
     return Client(url, reply_timeout_s=reply_timeout_s)
 
 
-def connect_waiting(url: str, *, max_connections: int = 2, reply_timeout_s: float | None) -> Redis:
-    """Make a client for commands that wait in the server: blocking reads, and subscriptions (None: for ever)."""
-    return Redis.from_pool(_pool(url, max_connections=max_connections, reply_timeout_s=reply_timeout_s))
+def connect_waiting(url: str, *, reply_timeout_s: float) -> Redis:
+    """Make a client for commands that wait in the server, as a blocking read does."""
+    return Redis.from_pool(_pool(url, max_connections=2, reply_timeout_s=reply_timeout_s))
 
 
-def _pool(url: str, *, max_connections: int, reply_timeout_s: float | None) -> BlockingConnectionPool:
+def _pool(url: str, *, max_connections: int, reply_timeout_s: float) -> BlockingConnectionPool:
     pool = BlockingConnectionPool.from_url(
         url,
         max_connections=max_connections,
