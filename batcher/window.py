@@ -1,68 +1,45 @@
 """The jobs that a batcher holds and has not started. Pure.
 
-Interactive jobs come before bulk ones, and either kind in the order of arrival. A batch is a run of that order, cut at
-`max_batch_size` jobs or where the next job would make its padded tokens (rows times the longest row) more than
-`max_batch_tokens`. A job that alone is longer than that runs alone.
+Interactive jobs come before bulk ones. While any wait, bulk jobs get a batch only when the oldest of them has waited
+`BULK_PATIENCE_S` and `BULK_EVERY` batches have gone since the last of theirs: they are not starved for ever, and an
+interactive job never waits for more bulk batches than one.
+
+Equal inputs share a row: the most urgent of them stands for all, so that none is later for having twins.
 
 A suspect is a job that once crashed or hung the engine alone. It waits apart, always runs alone, and gets its turn
-after `PATIENCE` ordinary batches, or as soon as nothing else waits: neighbours do not pay for it, and it does not wait
-for ever.
+after `SUSPECT_EVERY` ordinary batches, or as soon as nothing else waits: neighbours do not pay for it, and it does not
+wait for ever.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import Final, Generic, TypeVar
 
-from inferq.jobs import Priority
-from inferq.messages import Delivery
-from inferq.steps import Origin
+from batcher.waiting import Waiting
 
-PATIENCE = 4
+SUSPECT_EVERY: Final = 4
+BULK_EVERY: Final = 8
+BULK_PATIENCE_S: Final = 5.0
 
-
-@dataclass(kw_only=True, eq=False)
-class Item:
-    """A job in a batcher's hands.
-
-    ``arrived_s`` is on the loop's clock, ``arrived_ms`` on the wall's. ``deliveries`` are the messages to settle when
-    the job has ended: more than one when the broker delivered it again meanwhile.
-    """
-
-    origin: Origin
-    deliveries: list[Delivery]
-    ids: Sequence[int]
-    truncated: bool
-    arrived_s: float
-    arrived_ms: float
-    tokenize_ms: float
-    charges: int = 0
-    suspect: bool = False
-
-    @property
-    def job_id(self) -> str:
-        """The job's id."""
-        return self.origin.job.job_id
+Job = TypeVar("Job", bound=Waiting)
 
 
 @dataclass(kw_only=True)
-class Window:
-    """Holds items by job id and composes batches of them."""
+class Window(Generic[Job]):
+    """Holds jobs by id, each kind in the order of arrival."""
 
-    max_batch_size: int
-    max_batch_tokens: int
-    _lanes: dict[Priority, dict[str, Item]] = field(
-        default_factory=lambda: {Priority.INTERACTIVE: {}, Priority.BULK: {}}
-    )
-    _suspects: dict[str, Item] = field(default_factory=dict)
+    _interactive: dict[str, Job] = field(default_factory=dict)
+    _bulk: dict[str, Job] = field(default_factory=dict)
+    _suspects: dict[str, Job] = field(default_factory=dict)
+    _alike: dict[str, dict[str, Job]] = field(default_factory=dict)
+    _timed: dict[str, Job] = field(default_factory=dict)
     _since_suspect: int = 0
+    _since_bulk: int = 0
 
     def __len__(self) -> int:
         """Count the jobs that wait, suspects not included."""
-        return sum(map(len, self._lanes.values()))
-
-    @property
-    def interactive(self) -> int:
-        """Count the interactive jobs that wait."""
-        return len(self._lanes[Priority.INTERACTIVE])
+        return len(self._interactive) + len(self._bulk)
 
     @property
     def suspects(self) -> int:
@@ -70,61 +47,98 @@ class Window:
         return len(self._suspects)
 
     @property
-    def items(self) -> list[Item]:
+    def jobs(self) -> list[Job]:
         """Everything that waits, suspects last."""
-        return [*self._ordered(), *self._suspects.values()]
+        return [*self._interactive.values(), *self._bulk.values(), *self._suspects.values()]
 
     @property
-    def oldest_at_s(self) -> float:
-        """When the oldest job arrived; 0 when none waits."""
-        return min((item.arrived_s for lane in self._lanes.values() for item in lane.values()), default=0.0)
+    def interactive(self) -> int:
+        """Count the interactive jobs."""
+        return len(self._interactive)
 
     @property
-    def tokens_full(self) -> bool:
-        """Whether the next batch is cut by its tokens, with jobs left over."""
-        return self._cut() < min(len(self), self.max_batch_size)
+    def timed(self) -> Collection[Job]:
+        """The jobs that have a deadline of their own, suspects included."""
+        return self._timed.values()
 
-    def add(self, item: Item) -> None:
-        """Take an item in."""
-        if item.suspect:
-            self._suspects[item.job_id] = item
-        else:
-            self._lanes[item.origin.job.priority][item.job_id] = item
+    def add(self, job: Job) -> None:
+        """Take a job in."""
+        if job.due_s < inf:
+            self._timed[job.job_id] = job
+        if job.suspect:
+            self._suspects[job.job_id] = job
+            return
+        self._kind(job)[job.job_id] = job
+        if job.key is not None:
+            self._alike.setdefault(job.key, {})[job.job_id] = job
 
-    def get(self, job_id: str) -> Item | None:
-        """Return the item of a job, if it waits here."""
-        for lane in (*self._lanes.values(), self._suspects):
-            if job_id in lane:
-                return lane[job_id]
-        return None
+    def get(self, job_id: str) -> Job | None:
+        """Return a job, if it waits here."""
+        return self._interactive.get(job_id) or self._bulk.get(job_id) or self._suspects.get(job_id)
 
-    def remove(self, item: Item) -> None:
-        """Let an item go, if it waits here."""
-        for lane in (*self._lanes.values(), self._suspects):
-            lane.pop(item.job_id, None)
+    def remove(self, job: Job) -> None:
+        """Let a job go, if it waits here."""
+        self._timed.pop(job.job_id, None)
+        self._suspects.pop(job.job_id, None)
+        if self._kind(job).pop(job.job_id, None) is not None and job.key is not None:
+            alike = self._alike[job.key]
+            del alike[job.job_id]
+            if not alike:
+                del self._alike[job.key]
 
-    def take_suspect(self) -> Item | None:
-        """Take the suspect whose turn it is, if it is one's."""
-        if not self._suspects or (len(self) and self._since_suspect < PATIENCE):
-            return None
-        self._since_suspect = 0
-        return self._suspects.pop(next(iter(self._suspects)))
+    def alike(self, job: Job) -> list[Job]:
+        """Return the other jobs that wait for the same answer."""
+        if job.key is None:
+            return []
+        return [other for other in self._alike.get(job.key, {}).values() if other is not job]
 
-    def take(self) -> list[Item]:
-        """Take the next batch."""
-        batch = self._ordered()[: self._cut()]
-        for item in batch:
-            self.remove(item)
+    def bulk_turn(self, now_s: float) -> bool:
+        """Return whether bulk jobs have their turn although interactive ones may wait."""
+        if not self._bulk or self._since_bulk < BULK_EVERY:
+            return False
+        return now_s - next(iter(self._bulk.values())).arrived_s >= BULK_PATIENCE_S
+
+    def waiting(self, *, bulk: bool) -> Collection[Job]:
+        """Return the jobs of a kind."""
+        return (self._bulk if bulk else self._interactive).values()
+
+    def rows(self, *, bulk: bool) -> list[Job]:
+        """Return what batches of a kind are composed of: its jobs, but of equal ones only the most urgent."""
+        jobs = self._bulk if bulk else self._interactive
+        # Mostly there are no equal ones, which is quickly seen.
+        if len(self._alike) in (0, len(self)):
+            return list(jobs.values())
+        rows: dict[str, Job] = {}
+        for job in jobs.values():
+            key = job.job_id if job.key is None else job.key
+            known = rows.get(key)
+            if known is None or job.budget_s < known.budget_s:
+                rows[key] = job
+        return list(rows.values())
+
+    def take(self, jobs: Sequence[Job], twins: Sequence[Job] = ()) -> None:
+        """Let the jobs of a batch go; whose batch it is, its rows say."""
+        for job in (*jobs, *twins):
+            self.remove(job)
         self._since_suspect += 1
-        return batch
+        self._since_bulk += 1
+        if not jobs[0].interactive:
+            self.bulk_went()
 
-    def _ordered(self) -> list[Item]:
-        return [*self._lanes[Priority.INTERACTIVE].values(), *self._lanes[Priority.BULK].values()]
+    def bulk_went(self) -> None:
+        """Note that a bulk batch has been begun or has got its lane: the next one's turn is far."""
+        self._since_bulk = 0
 
-    def _cut(self) -> int:
-        longest = 0
-        for rows, item in enumerate(self._ordered()[: self.max_batch_size], start=1):
-            longest = max(longest, len(item.ids))
-            if rows > 1 and rows * longest > self.max_batch_tokens:
-                return rows - 1
-        return min(len(self), self.max_batch_size)
+    def next_suspect(self) -> Job | None:
+        """Return the suspect whose turn it is, if it is one's."""
+        if not self._suspects or (len(self) and self._since_suspect < SUSPECT_EVERY):
+            return None
+        return next(iter(self._suspects.values()))
+
+    def take_suspect(self, job: Job) -> None:
+        """Let a suspect go that has its turn."""
+        self._since_suspect = 0
+        self.remove(job)
+
+    def _kind(self, job: Job) -> dict[str, Job]:
+        return self._interactive if job.interactive else self._bulk

@@ -1,201 +1,206 @@
-"""The jobs that a batcher holds: order, limits, and the place of suspects."""
+"""The jobs that a batcher holds: order, turns, equals, and the place of suspects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from math import inf
 
 import pytest
-from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from batcher.window import PATIENCE, Item, Window
-from inferq.jobs import Job, Priority
-from inferq.steps import Origin
-
-MAX_SIZE = 4
-MAX_TOKENS = 20
+from batcher.waiting import Waiting
+from batcher.window import BULK_EVERY, BULK_PATIENCE_S, SUSPECT_EVERY, Window
 
 
-def item(
+def job(
     name: str,
     *,
-    tokens: int = 1,
-    priority: Priority = Priority.INTERACTIVE,
     arrived_s: float = 0.0,
+    budget_s: float = 1.0,
+    due_s: float = inf,
+    key: str | None = None,
+    bulk: bool = False,
     suspect: bool = False,
-) -> Item:
-    """Return an item with as many tokens as told."""
-    job = Job(job_id=name, model="m", text="t", created_ms=0, priority=priority)
-    return Item(
-        origin=Origin(job=job, queue="q", message=b""),
-        deliveries=[],
-        ids=range(tokens),
-        truncated=False,
+) -> Waiting:
+    return Waiting(
+        job_id=name,
+        length=8,
         arrived_s=arrived_s,
-        arrived_ms=0.0,
-        tokenize_ms=0.0,
+        budget_s=budget_s,
+        due_s=due_s,
+        key=key,
+        interactive=not bulk,
         suspect=suspect,
     )
 
 
-def _window(*items: Item) -> Window:
-    window = Window(max_batch_size=MAX_SIZE, max_batch_tokens=MAX_TOKENS)
-    for one in items:
+def _window(*jobs: Waiting) -> Window[Waiting]:
+    window: Window[Waiting] = Window()
+    for one in jobs:
         window.add(one)
     return window
 
 
-def _ids(items: Sequence[Item]) -> list[str]:
-    return [one.job_id for one in items]
+def _ids(jobs: Iterable[Waiting]) -> list[str]:
+    return [one.job_id for one in jobs]
 
 
 def test_an_empty_window() -> None:
-    """Nothing waits, nothing is taken."""
+    """Nothing waits, nothing has its turn."""
     window = _window()
-    assert (len(window), window.suspects, window.items, window.oldest_at_s) == (0, 0, [], 0.0)
-    assert not window.tokens_full
-    assert window.take() == []
-    assert window.take_suspect() is None
+    assert (len(window), window.suspects, window.interactive, window.jobs) == (0, 0, 0, [])
+    assert list(window.timed) == []
+    assert window.rows(bulk=False) == window.rows(bulk=True) == []
+    assert window.next_suspect() is None
+    assert not window.bulk_turn(1e9)
     assert window.get("a") is None
 
 
-def test_interactive_before_bulk_and_each_in_the_order_of_arrival() -> None:
-    """A bulk job that came first still goes after the interactive ones."""
-    window = _window(
-        item("b1", priority=Priority.BULK),
-        item("i1"),
-        item("b2", priority=Priority.BULK),
-        item("i2"),
-        item("i3"),
-    )
-    assert _ids(window.items) == ["i1", "i2", "i3", "b1", "b2"]
-    assert _ids(window.take()) == ["i1", "i2", "i3", "b1"]
-    assert _ids(window.take()) == ["b2"]
-
-
-@pytest.mark.parametrize(
-    ("tokens", "batches", "tokens_full"),
-    [
-        ([1], [1], False),
-        ([5, 5, 5, 5], [4], False),
-        ([5, 5, 5, 5, 1], [4, 1], False),
-        ([6, 6, 6], [3], False),
-        ([7, 7, 7], [2, 1], True),
-        ([1, 1, 1, 6], [3, 1], True),
-        ([6, 1, 1, 1], [3, 1], True),
-        ([10, 10], [2], False),
-        ([11, 10], [1, 1], True),
-        ([10, 11], [1, 1], True),
-        ([20, 1], [1, 1], True),
-        ([99], [1], False),
-        ([99, 1, 1], [1, 2], True),
-        ([1, 99, 1], [1, 1, 1], True),
-    ],
-)
-def test_a_batch_ends_at_its_limits(tokens: list[int], batches: list[int], tokens_full: bool) -> None:
-    """Four jobs, or 20 tokens with the padding counted; what alone is longer runs alone."""
-    window = _window(*(item(str(number), tokens=count) for number, count in enumerate(tokens)))
-    assert window.tokens_full is tokens_full
-    taken = []
-    while len(window):
-        taken.append(len(window.take()))
-    assert taken == batches
-
-
-def test_the_oldest_arrival_is_that_of_either_lane() -> None:
-    """A bulk job that has waited opens the window, too; suspects have their own turn."""
-    window = _window(
-        item("i", arrived_s=5.0),
-        item("b", arrived_s=3.0, priority=Priority.BULK),
-        item("s", arrived_s=1.0, suspect=True),
-    )
-    assert window.oldest_at_s == 3.0
+def test_each_kind_keeps_the_order_of_arrival() -> None:
+    """Interactive jobs, bulk jobs and suspects are counted and shown apart."""
+    window = _window(job("b1", bulk=True), job("i1"), job("s", suspect=True), job("b2", bulk=True), job("i2"))
+    assert _ids(window.jobs) == ["i1", "i2", "b1", "b2", "s"]
+    assert (len(window), window.interactive, window.suspects) == (4, 2, 1)
+    assert _ids(window.waiting(bulk=False)) == _ids(window.rows(bulk=False)) == ["i1", "i2"]
+    assert _ids(window.waiting(bulk=True)) == _ids(window.rows(bulk=True)) == ["b1", "b2"]
 
 
 @pytest.mark.parametrize(
     "one",
-    [item("a"), item("a", priority=Priority.BULK), item("a", suspect=True)],
-    ids=["interactive", "bulk", "suspect"],
+    [
+        job("a"),
+        job("a", bulk=True),
+        job("a", suspect=True),
+        job("a", key="k"),
+        job("a", key="k", suspect=True),
+        job("a", due_s=5.0),
+        job("a", due_s=5.0, suspect=True),
+    ],
+    ids=["interactive", "bulk", "suspect", "with equals", "suspect with key", "timed", "timed suspect"],
 )
-def test_an_item_is_found_and_let_go(one: Item) -> None:
+def test_a_job_is_found_and_let_go(one: Waiting) -> None:
     """Wherever it waits; letting go of what is not here changes nothing."""
-    window = _window(item("x"), one)
+    other = job("x", key="k")
+    window = _window(other, one)
     assert window.get("a") is one
     window.remove(one)
     window.remove(one)
     assert window.get("a") is None
-    assert _ids(window.items) == ["x"]
+    assert _ids(window.jobs) == ["x"]
+    assert list(window.timed) == []
+    assert window.alike(one) == ([other] if one.key else [])
+    assert window.alike(other) == []
+
+
+# Equal inputs.
+
+
+def test_of_equal_jobs_the_most_urgent_is_the_row() -> None:
+    """The others of its kind are left out; those of the other kind are another matter."""
+    first, urgent, late = (job(f"k{n}", key="k", budget_s=budget) for n, budget in enumerate((2, 1, 3)))
+    bulk = job("b", key="k", bulk=True, budget_s=0)
+    window = _window(first, job("x"), urgent, late, bulk, job("y", key="y"))
+    assert _ids(window.rows(bulk=False)) == ["k1", "x", "y"]
+    assert _ids(window.rows(bulk=True)) == ["b"]
+    assert _ids(window.alike(urgent)) == ["k0", "k2", "b"]
+
+
+def test_of_equally_urgent_twins_the_first_is_the_row() -> None:
+    """A later one changes nothing."""
+    window = _window(job("a", key="k"), job("b", key="k"))
+    assert _ids(window.rows(bulk=False)) == ["a"]
+
+
+def test_jobs_without_a_key_have_no_equals() -> None:
+    """Each is run by itself, whatever its input is."""
+    window = _window(job("a"), job("b"), job("k", key="k"))
+    assert _ids(window.rows(bulk=False)) == ["a", "b", "k"]
+    assert window.alike(job("a")) == []
+
+
+def test_a_suspect_is_nobodys_twin() -> None:
+    """It would take its equals down with it."""
+    suspect = job("s", key="k", suspect=True)
+    window = _window(suspect, job("a", key="k"))
+    assert window.alike(window.rows(bulk=False)[0]) == []
+
+
+def test_a_batch_takes_its_twins_along() -> None:
+    """Of both kinds."""
+    row, twin, bulk = job("a", key="k"), job("b", key="k"), job("c", key="k", bulk=True)
+    window = _window(row, twin, bulk, job("x"))
+    window.take([row], [twin, bulk])
+    assert _ids(window.jobs) == ["x"]
+
+
+# Turns.
+
+
+def _pass(window: Window[Waiting], batches: int, *, bulk: bool = False) -> None:
+    for number in range(batches):
+        one = job(f"passing{number}", bulk=bulk)
+        window.add(one)
+        window.take([one])
+
+
+@pytest.mark.parametrize(
+    ("batches", "waited_s", "turn"),
+    [
+        (BULK_EVERY, BULK_PATIENCE_S, True),
+        (BULK_EVERY - 1, BULK_PATIENCE_S, False),
+        (BULK_EVERY, BULK_PATIENCE_S - 0.01, False),
+        (99, 99.0, True),
+    ],
+)
+def test_bulk_has_its_turn_after_patience_and_some_batches(batches: int, waited_s: float, turn: bool) -> None:
+    """Both: the oldest has waited, and enough batches of others have gone."""
+    window = _window(job("b", bulk=True), job("later", bulk=True, arrived_s=50.0))
+    _pass(window, batches)
+    assert window.bulk_turn(waited_s) is turn
+
+
+def test_a_bulk_batch_ends_the_turn() -> None:
+    """Its rows say whose batch it is: interactive twins that ride along do not keep the turn; neither does a bulk
+    batch that was begun earlier and gets its lane."""
+    window = _window(job("b1", bulk=True), job("b2", bulk=True, key="k"), job("i", key="k"))
+    _pass(window, BULK_EVERY)
+    window.bulk_went()
+    assert not window.bulk_turn(99.0)
+    _pass(window, BULK_EVERY)
+    assert window.bulk_turn(99.0)
+    b2, i = window.get("b2"), window.get("i")
+    assert b2 is not None
+    assert i is not None
+    window.take([b2], [i])
+    assert not window.bulk_turn(99.0)
+    _pass(window, BULK_EVERY)
+    assert window.bulk_turn(99.0)
 
 
 def test_a_suspect_runs_at_once_when_nothing_else_waits() -> None:
-    """There is no neighbour to spare, and it runs alone."""
-    suspect = item("s", suspect=True)
+    """There is no neighbour to spare."""
+    suspect = job("s", suspect=True)
     window = _window(suspect)
-    assert (len(window), window.suspects) == (0, 1)
-    assert window.take() == []
-    assert window.take_suspect() is suspect
+    assert window.next_suspect() is suspect
+    window.take_suspect(suspect)
     assert window.suspects == 0
 
 
 def test_a_suspect_lets_some_batches_pass_and_no_more() -> None:
-    """It waits for exactly `PATIENCE` batches of its neighbours, and the next suspect for as many again."""
-    window = _window(item("s1", suspect=True), item("s2", suspect=True))
+    """It waits for exactly `SUSPECT_EVERY` batches of its neighbours, and the next suspect for as many again."""
+    window = _window(job("s1", suspect=True), job("s2", suspect=True))
     turns = []
-    for number in range(2 * PATIENCE + 2):
-        window.add(item(f"n{number}"))
-        suspect = window.take_suspect()
-        turns.append(suspect.job_id if suspect else "batch")
-        if suspect is None:
-            window.take()
-    assert turns == [*["batch"] * PATIENCE, "s1", *["batch"] * PATIENCE, "s2"]
-
-
-def test_no_batch_holds_a_suspect() -> None:
-    """Its neighbours do not pay for it."""
-    window = _window(item("s", suspect=True), item("n"))
-    assert _ids(window.take()) == ["n"]
-    assert _ids(window.items) == ["s"]
-
-
-_items = st.lists(
-    st.builds(
-        lambda number, tokens, priority: item(f"j{number}", tokens=tokens, priority=priority),
-        st.integers(),
-        st.integers(min_value=1, max_value=30),
-        st.sampled_from(Priority),
-    ),
-    max_size=25,
-    unique_by=lambda one: one.job_id,
-)
-
-
-@given(_items, st.integers(1, 8), st.integers(1, 60))
-def test_batches_are_runs_of_the_order_and_as_long_as_they_may_be(
-    items: list[Item], max_size: int, max_tokens: int
-) -> None:
-    """Every item is taken once, in order; a batch keeps both limits, and one more item would break one."""
-    window = Window(max_batch_size=max_size, max_batch_tokens=max_tokens)
-    for one in items:
+    for number in range(2 * SUSPECT_EVERY + 2):
+        one = job(f"n{number}")
         window.add(one)
-    order = sorted(items, key=lambda one: one.origin.job.priority is Priority.BULK)
-    assert window.items == order
-
-    def fits(batch: Sequence[Item]) -> bool:
-        padded = len(batch) * max(len(one.ids) for one in batch)
-        return len(batch) == 1 or (len(batch) <= max_size and padded <= max_tokens)
-
-    taken: list[Item] = []
-    while len(window):
-        tokens_full = window.tokens_full
-        batch = window.take()
-        assert batch
-        assert fits(batch)
-        taken += batch
-        left = len(order) - len(taken)
-        if left:
-            assert not fits([*batch, order[len(taken)]])
-        assert tokens_full == (left > 0 and len(batch) < max_size)
-    assert taken == order
+        suspect = window.next_suspect()
+        if suspect is None:
+            window.take([one])
+            turns.append("batch")
+        else:
+            window.take_suspect(suspect)
+            turns.append(suspect.job_id)
+    assert turns == [*["batch"] * SUSPECT_EVERY, "s1", *["batch"] * SUSPECT_EVERY, "s2"]
 
 
 class AnyCourse(RuleBasedStateMachine):
@@ -203,18 +208,23 @@ class AnyCourse(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.window = _window()
-        self.held: list[Item] = []
+        self.window: Window[Waiting] = Window()
+        self.held: list[Waiting] = []
         self.number = 0
         self.passed = 0
 
-    @rule(tokens=st.integers(1, 30), priority=st.sampled_from(Priority), suspect=st.booleans())
-    def add(self, tokens: int, priority: Priority, suspect: bool) -> None:
+    @rule(
+        bulk=st.booleans(),
+        suspect=st.booleans(),
+        key=st.sampled_from([None, "k", "l"]),
+        budget=st.integers(0, 3),
+        timed=st.booleans(),
+    )
+    def add(self, bulk: bool, suspect: bool, key: str | None, budget: int, timed: bool) -> None:
         """A job arrives, or comes back as a suspect."""
         self.number += 1
-        one = item(
-            str(self.number), tokens=tokens, priority=priority, suspect=suspect, arrived_s=float(self.number)
-        )
+        due_s = budget if timed else inf
+        one = job(str(self.number), bulk=bulk, suspect=suspect, key=key, budget_s=budget, due_s=due_s)
         self.window.add(one)
         self.held.append(one)
 
@@ -226,45 +236,53 @@ class AnyCourse(RuleBasedStateMachine):
         self.window.remove(one)
         self.held.remove(one)
 
-    @rule()
-    def run(self) -> None:
-        """The engine is free: a suspect whose turn it is, else the next batch."""
-        ordinary = [one for one in self.held if not one.suspect]
+    @rule(bulk=st.booleans(), most=st.integers(1, 3))
+    def run(self, bulk: bool, most: int) -> None:
+        """The engine is free: a suspect whose turn it is, else some rows with their equals."""
         suspects = [one for one in self.held if one.suspect]
-        found = self.window.take_suspect()
-        if found is not None:
-            assert found is suspects[0]
-            assert not ordinary or self.passed >= PATIENCE
-            self.held.remove(found)
+        ordinary = [one for one in self.held if not one.suspect]
+        suspect = self.window.next_suspect()
+        if suspect is not None:
+            assert suspect is suspects[0]
+            assert not ordinary or self.passed >= SUSPECT_EVERY
+            self.window.take_suspect(suspect)
+            self.held.remove(suspect)
             self.passed = 0
             return
-        assert not suspects or (ordinary and self.passed < PATIENCE)
-        if not ordinary:
-            return
-        batch = self.window.take()
-        assert batch
-        assert not any(one.suspect for one in batch)
-        self.passed += 1
-        for one in batch:
-            self.held.remove(one)
+        assert not suspects or (ordinary and self.passed < SUSPECT_EVERY)
+        jobs = self.window.rows(bulk=bulk)[:most]
+        if jobs:
+            twins = [twin for one in jobs for twin in self.window.alike(one)]
+            assert len({id(one) for one in (*jobs, *twins)}) == len(jobs) + len(twins)
+            self.window.take(jobs, twins)
+            self.held = [one for one in self.held if one not in (*jobs, *twins)]
+            self.passed += 1
 
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:
         """What the window shows is what was put in and not yet taken."""
         ordinary = [one for one in self.held if not one.suspect]
-        shown = self.window.items
-        assert sorted(map(id, shown)) == sorted(map(id, self.held))
+        assert sorted(map(id, self.window.jobs)) == sorted(map(id, self.held))
         assert len(self.window) == len(ordinary)
         assert self.window.suspects == len(self.held) - len(ordinary)
-        assert self.window.oldest_at_s == min((one.arrived_s for one in ordinary), default=0.0)
+        assert self.window.interactive == sum(one.interactive for one in ordinary)
+        assert set(self.window.timed) == {one for one in self.held if one.due_s < inf}
         assert all(self.window.get(one.job_id) is one for one in self.held)
+
+    @invariant()
+    def each_input_is_one_row(self) -> None:
+        """Every job is a row or the twin of one that is at least as urgent."""
+        for bulk in (False, True):
+            kind = [one for one in self.held if not one.suspect and one.interactive is not bulk]
+            rows = self.window.rows(bulk=bulk)
+            keys = [one.key for one in rows if one.key is not None]
+            assert len(set(keys)) == len(keys)
+            for one in kind:
+                assert one in rows or any(
+                    row.key == one.key and row.budget_s <= one.budget_s and one in self.window.alike(row)
+                    for row in rows
+                )
 
 
 TestAnyCourse = AnyCourse.TestCase
 TestAnyCourse.settings = hypothesis_settings(max_examples=50, stateful_step_count=30)
-
-
-def test_only_interactive_jobs_count_as_such() -> None:
-    """Bulk jobs and suspects do not make a batch full of interactive ones."""
-    window = _window(item("i1"), item("b1", priority=Priority.BULK), item("s1", suspect=True), item("i2"))
-    assert window.interactive == 2

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from batcher import wire
 from batcher.wire import (
+    Arrange,
+    Arranged,
+    ArrangeFailed,
     FromEngine,
     Load,
     Loaded,
@@ -24,7 +27,8 @@ from batcher.wire import (
     pack_run,
 )
 
-LOAD = Load(spec="simulated:1,1", folder=None, device="auto", precision="fp32", threads=2)
+LOAD = Load(spec="simulated:1,1", folder=None, device="auto", precision="fp32")
+ARRANGE = Arrange(runs=2, threads=1, wide_threads=2, spin=False)
 ANSWERS: list[FromEngine] = [
     Loaded(
         device="cpu",
@@ -36,13 +40,14 @@ ANSWERS: list[FromEngine] = [
         load_ms=12.5,
     ),
     LoadFailed(detail="no such folder"),
+    Arranged(),
+    ArrangeFailed(detail="no room"),
     Ran(
         run_id=7,
         rows=1,
         labels=2,
         logits=np.array([[1, 2]], dtype="<f4").tobytes(),
         compute_ms=3.0,
-        computed_tokens=4,
     ),
     RunFailed(run_id=8, detail="ValueError: no"),
 ]
@@ -51,7 +56,7 @@ ANSWERS: list[FromEngine] = [
 @given(st.integers(min_value=1, max_value=64))
 def test_messages_survive_any_pieces(piece: int) -> None:
     """What arrives in pieces of any size comes out as the messages that were sent, in order."""
-    asked: list[ToEngine] = [LOAD, pack_run(1, [[5, 6, 7], [8]])]
+    asked: list[ToEngine] = [LOAD, ARRANGE, pack_run(1, [[5, 6, 7], [8]], wide=True)]
     for messages, reader in ((asked, engine_reader()), (ANSWERS, batcher_reader())):
         sent = b"".join(encode(message) for message in messages)
         got: list[ToEngine | FromEngine] = []
@@ -71,11 +76,11 @@ def test_a_packed_run_is_padded_on_the_right() -> None:
 @pytest.mark.parametrize(
     "run",
     [
-        Run(run_id=1, rows=0, length=0, lengths=[], ids=b""),
-        Run(run_id=1, rows=1, length=2, lengths=[2, 2], ids=bytes(8)),
-        Run(run_id=1, rows=1, length=2, lengths=[2], ids=bytes(7)),
-        Run(run_id=1, rows=1, length=2, lengths=[3], ids=bytes(8)),
-        Run(run_id=1, rows=1, length=2, lengths=[0], ids=bytes(8)),
+        Run(run_id=1, wide=False, rows=0, length=0, lengths=[], ids=b""),
+        Run(run_id=1, wide=False, rows=1, length=2, lengths=[2, 2], ids=bytes(8)),
+        Run(run_id=1, wide=False, rows=1, length=2, lengths=[2], ids=bytes(7)),
+        Run(run_id=1, wide=False, rows=1, length=2, lengths=[3], ids=bytes(8)),
+        Run(run_id=1, wide=False, rows=1, length=2, lengths=[0], ids=bytes(8)),
     ],
 )
 def test_a_run_whose_sizes_disagree_is_refused(run: Run) -> None:
@@ -87,7 +92,7 @@ def test_a_run_whose_sizes_disagree_is_refused(run: Run) -> None:
 def test_an_answer_carries_its_logits() -> None:
     """Logits come back as a matrix; an answer whose sizes disagree is refused."""
     logits = np.array([[0.5, -1.5], [2.0, 0.25]], dtype="<f4")
-    answer = Ran(run_id=1, rows=2, labels=2, logits=logits.tobytes(), compute_ms=1.0, computed_tokens=4)
+    answer = Ran(run_id=1, rows=2, labels=2, logits=logits.tobytes(), compute_ms=1.0)
     assert answer.matrix().tolist() == logits.tolist()
     with pytest.raises(WireError):
         msgspec.structs.replace(answer, rows=3).matrix()
