@@ -1,97 +1,75 @@
-"""The engine as the batcher sees it: a process that runs batches, supervised and restarted.
+"""The engine as the batcher sees it: a process that runs several batches at a time, supervised and restarted.
 
 A batch that takes the process down, or holds it longer than it may, is an outcome like any other; the process is
-replaced while the batcher decides what becomes of the jobs.
+replaced, loaded and arranged as it was, while the batcher decides what becomes of the jobs.
 """
 
 import asyncio
-import socket
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
 import structlog
 
+from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, open_link
+from batcher.layout import Layout, LayoutRefused
 from batcher.wire import (
-    HEADER_BYTES,
-    FromEngine,
+    Arrange,
+    Arranged,
+    ArrangeFailed,
     Load,
     Loaded,
     LoadFailed,
     Logits,
-    Ran,
-    Run,
-    RunFailed,
     WireError,
-    batcher_reader,
-    body_bytes,
-    encode,
     pack_run,
 )
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
-from inferq.childprocess import inherited_env
-from inferq.errors import InferqError, OperatorError
+from inferq.errors import OperatorError
+
+__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost"]
 
 # A large model on a cold disk takes its time; past this the start has failed.
 LOAD_TIMEOUT_S: Final = 300.0
 # Restarts that fail in a row before the batcher gives up: the model is gone, or its device is.
 RESTART_TRIES: Final = 5
-_GONE: Final = (OSError, EOFError, asyncio.IncompleteReadError, WireError)
+# What an engine has before it is told otherwise.
+FIRST_LAYOUT: Final = Layout(runs=1, threads=1)
 
 _log = structlog.get_logger(__name__)
 
 
-class BatchRaised(InferqError):
-    """The model raised on this batch; the engine lives on."""
-
-
-class EngineLost(InferqError):
-    """The engine died on this batch, or was killed because it hung."""
-
-    def __init__(self, detail: str, *, hung: bool) -> None:
-        super().__init__(detail)
-        self.hung = hung
-
-
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a batch gave: logits (rows, labels), how long the model took, and for how many tokens, padding counted."""
+    """What a batch gave: logits (rows, labels), and how long the model took."""
 
     logits: Logits
     compute_ms: float
-    computed_tokens: int
 
 
 class Engine:
-    """One engine process after another; runs one batch at a time.
+    """One engine process after another; how many batches run at a time is up to its layout and its caller."""
 
-    ``timeout_ms`` is how long a batch may take before the process counts as hung.
-    """
-
-    def __init__(self, load: Load, *, timeout_ms: int, pad_id: int) -> None:
-        self._load, self._timeout_s, self._pad_id = load, timeout_ms / 1000, pad_id
-        self._process: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._frames = batcher_reader()
+    def __init__(self, load: Load, *, pad_id: int) -> None:
+        self._load, self._pad_id = load, pad_id
+        self._link: EngineLink | None = None
         self._ids = count(1)
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        self.layout = FIRST_LAYOUT
         self.restarts = 0
 
     @property
     def ready(self) -> bool:
-        """Whether the model is loaded and the process lives."""
+        """Whether the model is loaded and arranged, and the process lives."""
         return self._up.is_set()
 
     @property
     def pid(self) -> int | None:
         """Process id of the present engine."""
-        return self._process.pid if self._process is not None else None
+        return self._link.process.pid if self._link is not None else None
 
     async def start(self) -> Loaded:
         """Start the process and load the model; afterwards it is kept alive.
@@ -99,66 +77,68 @@ class Engine:
         Raises:
             OperatorError: the model cannot be loaded.
         """
-        loaded = await self._spawn()
+        loaded = await self._open()
         self._keeper = spawn(self._keep(), "engine-keeper")
         return loaded
 
     async def stop(self) -> None:
-        """End the process."""
+        """End the process; a run that is under way fails as spared."""
         await end(self._keeper)
-        await self._end()
+        await self._close()
 
-    async def run(self, rows: Sequence[Sequence[int]]) -> Answer:
-        """Run one batch of token id rows; waits for an engine that is being restarted.
+    async def arrange(self, layout: Layout) -> None:
+        """Change to a layout; runs under way end first. A process that replaces this one gets the same layout.
+
+        Raises:
+            LayoutRefused: the machine has no room for it; the layout in force stays.
+            EngineLost: the process died over it; the layout in force stays for its successor.
+        """
+        link = await self._living()
+        try:
+            await self._ask_for(link, layout)
+        except TimeoutError:
+            raise EngineLost(f"no layout within {LOAD_TIMEOUT_S:g} s", hung=True, blame=Blame.SURE) from None
+        self.layout = layout
+
+    async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
+        """Run one batch of token id rows in a lane, or in the wide session if the layout has one.
+
+        Waits for an engine that is being restarted; ``timeout_ms`` counts from the sending, and past it the engine
+        counts as hung. The caller keeps to as many at a time as the layout has runs.
 
         Raises:
             BatchRaised: the model raised.
             EngineLost: the process died or hung; a new one is on its way.
         """
-        await self._up.wait()
-        run = pack_run(next(self._ids), rows, pad_id=self._pad_id)
-        process = self._process
+        link = await self._living()
+        wide = wide and self.layout.wide_threads > 0
+        run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide)
+        ran = await link.run(run, timeout_ms=timeout_ms)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                answer = await self._exchange(run)
-        except TimeoutError:
-            self._kill(process)
-            raise EngineLost(f"no answer within {self._timeout_s:g} s", hung=True) from None
-        except asyncio.CancelledError:
-            # Its answer would be taken for the next batch's.
-            self._kill(process)
-            raise
-        except _GONE as error:
-            self._kill(process)
-            raise EngineLost(f"the engine process ended ({type(error).__name__})", hung=False) from None
-        if isinstance(answer, RunFailed):
-            raise BatchRaised(answer.detail)
-        if not isinstance(answer, Ran) or answer.run_id != run.run_id or answer.rows != run.rows:
-            self._kill(process)
-            raise EngineLost("the engine answered out of turn", hung=False)
-        try:
-            logits = answer.matrix()
+            return Answer(logits=ran.matrix(), compute_ms=ran.compute_ms)
         except WireError as error:
-            self._kill(process)
-            raise EngineLost(str(error), hung=False) from None
-        return Answer(logits=logits, compute_ms=answer.compute_ms, computed_tokens=answer.computed_tokens)
+            raise BatchRaised(str(error)) from None
+
+    async def _living(self) -> EngineLink:
+        await self._up.wait()
+        assert self._link is not None, "an engine that is up has a link"
+        return self._link
 
     async def _keep(self) -> None:
         """Replace the process whenever it ends."""
         backoff = Backoff(first_s=0.1, most_s=10.0)
         loop = asyncio.get_running_loop()
         while True:
-            assert self._process is not None
+            assert self._link is not None, "the first process has been started"
             born = loop.time()
-            status = await self._process.wait()
-            self._up.clear()
+            status = await self._link.ended()
             if loop.time() - born > 60:
                 backoff.reset()
             _log.warning("engine.ended", status=status)
             for left in reversed(range(RESTART_TRIES)):
                 self.restarts += 1
                 try:
-                    await self._spawn()
+                    await self._open()
                 except OperatorError as error:
                     _log.error("engine.restart_failed", error=str(error), tries_left=left)
                     if not left:
@@ -169,66 +149,43 @@ class Engine:
                     _log.info("engine.restarted", pid=self.pid, restarts=self.restarts)
                     break
 
-    async def _spawn(self) -> Loaded:
-        await self._end()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            # Without our settings: the engine gets all it needs in one message, and no secrets.
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "batcher.engine_process",
-                "--fd",
-                str(theirs.fileno()),
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-                env=inherited_env(),
-            )
-        ours.setblocking(False)
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-        self._frames = batcher_reader()
+    async def _open(self) -> Loaded:
+        """Start a process, load the model and arrange it; `OperatorError` when that fails."""
+        await self._close()
+        link = self._link = await open_link(self._up.clear)
         try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
-                answer = await self._exchange(self._load)
+            loaded = await link.ask(self._load, timeout_s=LOAD_TIMEOUT_S)
+            if isinstance(loaded, LoadFailed):
+                raise OperatorError(loaded.detail)
+            if not isinstance(loaded, Loaded):
+                raise OperatorError("the engine process answered out of turn")
+            if self.layout != FIRST_LAYOUT:
+                await self._ask_for(link, self.layout)
         except TimeoutError:
-            await self._end()
+            await self._close()
             raise OperatorError(f"the model did not load within {LOAD_TIMEOUT_S:g} s") from None
-        except _GONE as error:
-            await self._end()
+        except EngineLost as error:
+            await self._close()
             raise OperatorError("the engine process ended while it loaded the model") from error
-        if isinstance(answer, LoadFailed):
-            await self._end()
-            raise OperatorError(answer.detail)
-        if not isinstance(answer, Loaded):
-            await self._end()
-            raise OperatorError("the engine process answered out of turn")
+        except (OperatorError, LayoutRefused) as error:
+            await self._close()
+            raise OperatorError(str(error)) from error
         self._up.set()
-        return answer
+        return loaded
 
-    async def _exchange(self, message: Load | Run) -> FromEngine:
-        if self._reader is None or self._writer is None:
-            raise EOFError
-        self._writer.write(encode(message))
-        await self._writer.drain()
-        header = await self._reader.readexactly(HEADER_BYTES)
-        return self._frames.decode(await self._reader.readexactly(body_bytes(header)))
+    async def _ask_for(self, link: EngineLink, layout: Layout) -> None:
+        answer = await link.ask(
+            Arrange(
+                runs=layout.runs, threads=layout.threads, wide_threads=layout.wide_threads, spin=layout.spin
+            ),
+            timeout_s=LOAD_TIMEOUT_S,
+        )
+        if isinstance(answer, ArrangeFailed):
+            raise LayoutRefused(answer.detail)
+        if not isinstance(answer, Arranged):
+            raise OperatorError("the engine process answered out of turn")
 
-    def _kill(self, process: asyncio.subprocess.Process | None) -> None:
-        """End a process now, unless it was replaced already; the keeper sees it and starts another."""
-        if process is None or process is not self._process:
-            return
+    async def _close(self) -> None:
         self._up.clear()
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-
-    async def _end(self) -> None:
-        self._up.clear()
-        writer, self._writer, self._reader = self._writer, None, None
-        if writer is not None:
-            writer.close()
-        process = self._process
-        if process is not None and process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        if self._link is not None:
+            await self._link.close()

@@ -1,29 +1,39 @@
-"""The engine process: loads one model and runs batches that come over an inherited socket, one after another.
+"""The engine process: loads one model and runs batches that come over an inherited socket, several at a time.
 
-It is a process of its own so that a model that crashes or hangs takes no job with it. It ends when the
-batcher ends (end of the stream, and the kernel's own signal), and leaves Ctrl-C to the batcher.
+It is a process of its own so that a model that crashes or hangs takes no job with it. The main thread reads, each lane
+of the layout has a thread that runs, and answers go back in the order in which runs end. The process ends when the
+batcher ends (end of the stream, and the kernel's own signal), whatever runs then, and leaves Ctrl-C to the batcher.
 """
 
 import argparse
 import ctypes
+import os
 import signal
 import socket
 import sys
+import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from batcher.layout import Layout, LayoutRefused
 from batcher.model import Model, load
 from batcher.wire import (
+    Arrange,
+    Arranged,
+    ArrangeFailed,
     FromEngine,
+    Ids,
     Load,
     Loaded,
     LoadFailed,
     Ran,
     Run,
     RunFailed,
+    ToEngine,
     WireError,
     encode,
     engine_reader,
@@ -37,23 +47,33 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class Engine:
-    """Answers each message of the batcher; holds the model between them."""
+    """Does what the batcher's messages ask, and holds the model between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._sending = connection, threading.Lock()
         self._model: Model | None = None
+        self._runs = 1
+        self._lanes, self._wide = _threads(1), _threads(1)
 
-    def answer(self, message: Load | Run) -> FromEngine:
-        """Do what a message asks and return what to send back."""
-        return self._load(message) if isinstance(message, Load) else self._run(message)
+    def take(self, message: ToEngine) -> None:
+        """Do what a message asks; a run is only begun here. `WireError` when no batcher would ask it."""
+        match message:
+            case Load():
+                self._send(self._load(message))
+            case Arrange():
+                self._send(self._arrange(message))
+            case Run():
+                self._begin(message)
 
     def _load(self, message: Load) -> Loaded | LoadFailed:
         started = time.perf_counter()
+        self._settle()
+        self._model, self._runs = None, 1
+        self._lanes, self._wide = _threads(1), _threads(1)
         try:
             spec = parse(message.spec)
             folder = check(Path(message.folder), name=spec.name) if message.folder is not None else None
-            model = load(
-                spec, folder, device=message.device, precision=message.precision, threads=message.threads
-            )
+            model = load(spec, folder, device=message.device, precision=message.precision)
             content = digest(folder.path) if folder is not None else spec.text
         except (OperatorError, OSError, ValueError, MemoryError) as error:
             return LoadFailed(detail=str(error) or type(error).__name__)
@@ -68,37 +88,71 @@ class Engine:
             load_ms=(time.perf_counter() - started) * 1000,
         )
 
-    def _run(self, message: Run) -> Ran | RunFailed:
-        if self._model is None:
-            raise WireError("a run before a model was loaded")
+    def _arrange(self, message: Arrange) -> Arranged | ArrangeFailed:
+        self._settle()
+        layout = Layout(
+            runs=message.runs, threads=message.threads, wide_threads=message.wide_threads, spin=message.spin
+        )
+        try:
+            self._loaded().arrange(layout)
+        except LayoutRefused as error:
+            return ArrangeFailed(detail=str(error))
+        else:
+            self._runs = message.runs
+            return Arranged()
+        finally:
+            self._lanes, self._wide = _threads(self._runs), _threads(1)
+
+    def _settle(self) -> None:
+        """Let what runs come to its end."""
+        self._lanes.shutdown()
+        self._wide.shutdown()
+
+    def _begin(self, message: Run) -> None:
+        model = self._loaded()
         ids, mask = message.arrays()
+        threads = self._wide if message.wide else self._lanes
+        threads.submit(self._run, model, message, ids, mask).add_done_callback(_end_with)
+
+    def _run(self, model: Model, message: Run, ids: Ids, mask: Ids) -> None:
         started = time.perf_counter()
         try:
-            logits, computed_tokens = self._model.run(ids, mask)
+            logits = model.run(ids, mask, wide=message.wide)
         except Exception as error:
             # Whatever a model raises fails its batch alone; the runtime's exceptions have no common class
             detail = f"{type(error).__name__}: {first_line(error)}"
-            return RunFailed(run_id=message.run_id, detail=detail)
+            return self._send(RunFailed(run_id=message.run_id, detail=detail))
         compute_ms = (time.perf_counter() - started) * 1000
-        if logits.shape != (message.rows, len(self._model.labels)):
+        if logits.shape != (message.rows, len(model.labels)):
             detail = f"the model gave shape {logits.shape} for {message.rows} rows"
-            return RunFailed(run_id=message.run_id, detail=detail)
-        return Ran(
-            run_id=message.run_id,
-            rows=message.rows,
-            labels=logits.shape[1],
-            logits=np.ascontiguousarray(logits, dtype="<f4").tobytes(),
-            compute_ms=compute_ms,
-            computed_tokens=computed_tokens,
+            return self._send(RunFailed(run_id=message.run_id, detail=detail))
+        return self._send(
+            Ran(
+                run_id=message.run_id,
+                rows=message.rows,
+                labels=logits.shape[1],
+                logits=np.ascontiguousarray(logits, dtype="<f4").tobytes(),
+                compute_ms=compute_ms,
+            )
         )
+
+    def _loaded(self) -> Model:
+        if self._model is None:
+            raise WireError("something to run before a model was loaded")
+        return self._model
+
+    def _send(self, message: FromEngine) -> None:
+        frame = encode(message)
+        with self._sending:
+            self._connection.sendall(frame)
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer messages until the batcher closes its end; `WireError` when it sends what no batcher would."""
-    engine, reader = Engine(), engine_reader()
+    """Take messages until the batcher closes its end; `WireError` when it sends what no batcher would."""
+    engine, reader = Engine(connection), engine_reader()
     while data := connection.recv(RECEIVE_BYTES):
         for message in reader.feed(data):
-            connection.sendall(encode(engine.answer(message)))
+            engine.take(message)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -113,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
         connection.set_inheritable(False)
         try:
             serve(connection)
-        except (ConnectionError, BrokenPipeError):
+        except ConnectionError:
             return 0
         except WireError as error:
             sys.stderr.write(f"engine: {error}\n")
@@ -121,5 +175,23 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="run")
+
+
+def _end_with(run: Future[None]) -> None:
+    """End the process when an answer could not be sent: the batcher is gone, or the fault is ours."""
+    error = run.exception()
+    if error is None:
+        return
+    if not isinstance(error, OSError):
+        sys.stderr.write(f"engine: {type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+    os._exit(0 if isinstance(error, OSError) else 2)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stderr.flush()
+    # Not by way of the interpreter's own end, which would wait for a run that hangs
+    os._exit(code)

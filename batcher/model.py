@@ -1,44 +1,38 @@
-"""A loaded model, inside the engine process: an ONNX Runtime session, or a simulation of one.
+"""A loaded model, inside the engine process: ONNX Runtime sessions in a layout, or a simulation of one.
 
-Only numpy and ONNX Runtime are imported here, the latter on load. Spinning is off, since a spinning thread
-takes the core that the batcher's event loop needs; memory patterns are off, since every batch has its own
-shape; and what a large batch made the arena take is given back after it.
+Runs of one thread share a session, and with it the weights: nothing in such a session is held by a run. Threads of a
+session are shared by its runs, so runs of several threads each get a session of their own. A GPU has one session for
+all.
 """
 
-import importlib
-import importlib.metadata
+import ctypes
 import os
 import time
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, Protocol
 
 import numpy as np
 
-from batcher.chunks import computed_tokens, cut
+from batcher.layout import Layout, LayoutRefused
+from batcher.memory import available_bytes, peak_bytes, resident_bytes
+from batcher.session import OnnxSession, load_runtime
 from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
 from batcher.wire import Ids, Logits
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
-from inferq.modelfolder import MODEL_FILE, ModelFolder
+from inferq.modelfolder import ModelFolder, precision_file
 from inferq.modelspec import ModelSpec
 
 CRASH_EXIT_CODE: Final = 66
 HANG_S: Final = 3600.0
-# Padded tokens of a batch from which on giving memory back costs little beside the run itself
-LARGE_TOKENS: Final = 1024
 
-_CUDA: Final = "CUDAExecutionProvider"
-_CPU: Final = "CPUExecutionProvider"
-_DTYPES: Final = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
-_INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-
-
-class Output(NamedTuple):
-    """Logits (rows, labels) of a batch, and how many tokens were computed for them, padding counted."""
-
-    logits: Logits
-    computed_tokens: int
+_Kind = tuple[int, bool]
+"""What tells sessions apart: threads, and whether they spin."""
 
 
 class Model(Protocol):
@@ -51,82 +45,94 @@ class Model(Protocol):
     providers: list[str]
     inputs: list[str]
 
-    def run(self, input_ids: Ids, attention_mask: Ids) -> Output:
-        """Run a padded batch; raises what the runtime raises."""
+    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
+        """Run a padded batch in a lane, or in the wide session; raises what the runtime raises.
+
+        Callers see to it that no more run at a time than the layout has lanes; one more would wait.
+        """
+        ...
+
+    def arrange(self, layout: Layout) -> None:
+        """Change to a layout while nothing runs; `LayoutRefused` when memory does not allow it."""
         ...
 
 
 class OnnxModel:
-    """A model folder's graph in an ONNX Runtime session.
+    """A model folder's graph in one or several ONNX Runtime sessions; begins as one run of ``threads``.
 
-    On a CPU a batch is run in chunks, ``threads`` at a time, each on one thread; the runs share the session's weights.
-    A GPU gets the batch whole.
+    Raises `OperatorError` with one line and the cure.
     """
 
-    def __init__(self, folder: ModelFolder, *, device: str, threads: int) -> None:
-        path = folder.path / MODEL_FILE
-        self._session, self.fallback_reason = _open_session(str(path), device=device)
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="run")
-        self._shrink = _runtime().RunOptions()
-        self._shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        self.providers: list[str] = list(self._session.get_providers())
-        self.device = "cuda" if _CUDA in self.providers else "cpu"
+    def __init__(
+        self, folder: ModelFolder, *, device: str, precision: str = "fp32", threads: int = 1
+    ) -> None:
+        self._path = model_file(folder, precision)
+        # Not counted as part of a session
+        load_runtime()
+        before = resident_bytes()
+        first = OnnxSession(self._path, device=device, threads=threads)
+        self.device, self.fallback_reason = first.device, first.fallback_reason
+        self.providers, self.inputs = first.providers, first.inputs
         self.max_length = folder.max_length
-        self._dtypes = {entry.name: _DTYPES.get(entry.type) for entry in self._session.get_inputs()}
-        self.inputs = list(self._dtypes)
-        if not _INPUTS.issuperset(self.inputs) or None in self._dtypes.values():
-            raise OperatorError(
-                f"{path} wants {', '.join(self.inputs)}; a text classifier takes {', '.join(sorted(_INPUTS))}"
-            )
-        outputs = [entry.name for entry in self._session.get_outputs()]
-        self._output = "logits" if "logits" in outputs else outputs[0]
-        self.labels = self._checked_labels(folder)
+        self.labels = _checked_labels(first, folder)
+        # What a session keeps once it is open, and the most that it takes on the way there
+        self._kept_bytes = max(self._path.stat().st_size, resident_bytes() - before)
+        self._opening_bytes = max(self._kept_bytes, peak_bytes() - before)
+        self._layout = Layout(runs=1, threads=threads)
+        self._sessions: dict[_Kind, list[OnnxSession]] = {(threads, False): [first]}
+        self._lanes, self._wide = _slots([first]), _slots([])
 
-    def run(self, input_ids: Ids, attention_mask: Ids) -> Output:
-        """Run a padded batch; raises what the runtime raises."""
-        if self.device != "cpu" or len(input_ids) == 1:
-            return Output(self._run(input_ids, attention_mask), input_ids.size)
-        lengths: list[int] = attention_mask.sum(axis=1).tolist()
-        chunks = cut(lengths, workers=self._threads)
-
-        def run_chunk(chunk: list[int]) -> Logits:
-            longest = max(lengths[row] for row in chunk)
-            return self._run(input_ids[chunk, :longest], attention_mask[chunk, :longest])
-
-        parts = list(self._pool.map(run_chunk, chunks))
-        logits = np.empty((len(input_ids), parts[0].shape[1]), dtype=np.float32)
-        for chunk, part in zip(chunks, parts, strict=True):
-            logits[chunk] = part
-        return Output(logits, sum(computed_tokens(chunk, lengths) for chunk in chunks))
-
-    def _run(self, input_ids: Ids, attention_mask: Ids) -> Logits:
-        given = {"input_ids": input_ids, "attention_mask": attention_mask}
-        feed = {
-            # One text is one segment, so its token types are all 0
-            name: given.get(name, np.zeros_like(input_ids)).astype(dtype, copy=False)
-            for name, dtype in self._dtypes.items()
-        }
-        options = self._shrink if self.device == "cpu" and input_ids.size > LARGE_TOKENS else None
-        logits: Logits = np.asarray(self._session.run([self._output], feed, options)[0], dtype=np.float32)
-        return logits
-
-    def _checked_labels(self, folder: ModelFolder) -> tuple[str, ...]:
-        """Run a first small batch and return the labels, which must be as many as the graph gives logits."""
-        ones = np.ones((1, min(8, self.max_length)), dtype=np.int64)
+    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
+        """Run a padded batch in a lane, or in the wide session; raises what the runtime raises."""
+        slots = self._wide if wide and self._layout.wide_threads else self._lanes
+        session = slots.get()
         try:
-            shape = self._run(ones, ones).shape
-        except Exception as error:
-            # The runtime's exceptions have no common class of their own
-            raise OperatorError(f"{folder.path} does not run: {first_line(error)}") from error
-        if len(shape) != 2 or shape[0] != 1:
-            raise OperatorError(f"{folder.path} gives shape {shape}, not one row of logits for a text")
-        labels = folder.labels or tuple(f"LABEL_{index}" for index in range(shape[1]))
-        if len(labels) != shape[1]:
-            raise OperatorError(
-                f"{folder.path} gives {shape[1]} logits but its config.json names {len(labels)} labels"
+            return session.run(input_ids, attention_mask)
+        finally:
+            slots.put(session)
+
+    def arrange(self, layout: Layout) -> None:
+        """Change to a layout while nothing runs; `LayoutRefused` when memory does not allow it."""
+        if self.device != "cpu":
+            # One session serves all runs of a GPU
+            self._lanes = _slots([self._lanes.get()] * layout.runs)
+            return
+        before = self._layout
+        self._check_memory(layout)
+        try:
+            self._change_to(layout)
+        except OperatorError as error:
+            # Should this fail too, the process ends, and its successor begins anew
+            self._change_to(before)
+            raise LayoutRefused(f"layout {layout.text}: {error}") from error
+
+    def _check_memory(self, layout: Layout) -> None:
+        wanted, present = _kinds(layout), Counter({kind: len(some) for kind, some in self._sessions.items()})
+        more, fewer = (wanted - present).total(), (present - wanted).total()
+        free = available_bytes()
+        if not more or free is None:
+            return
+        needed = (more - 1 - fewer) * self._kept_bytes + self._opening_bytes
+        if needed > free:
+            raise LayoutRefused(
+                f"layout {layout.text} needs {needed >> 20} MiB more memory, and {free >> 20} MiB are left"
             )
-        return labels
+
+    def _change_to(self, layout: Layout) -> None:
+        """Close the sessions that are not needed any more, then open those that are missing."""
+        wanted = _kinds(layout)
+        self._lanes, self._wide = _slots([]), _slots([])
+        self._sessions = {kind: some[: wanted[kind]] for kind, some in self._sessions.items() if wanted[kind]}
+        _give_back_memory()
+        for (threads, spin), count in wanted.items():
+            some = self._sessions.setdefault((threads, spin), [])
+            while len(some) < count:
+                some.append(OnnxSession(self._path, device="cpu", threads=threads, spin=spin))
+        lanes = self._sessions[layout.threads, False]
+        self._lanes = _slots(lanes[:1] * layout.runs if layout.threads == 1 else lanes[: layout.runs])
+        if layout.wide_threads:
+            self._wide = _slots(self._sessions[layout.wide_threads, layout.spin][-1:])
+        self._layout = layout
 
 
 class SimulatedModel:
@@ -142,7 +148,7 @@ class SimulatedModel:
         self.providers: list[str] = ["simulated"]
         self.inputs = ["input_ids", "attention_mask"]
 
-    def run(self, input_ids: Ids, attention_mask: Ids) -> Output:
+    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
         """Return made-up logits after the time that the batch takes, or carry out the faults it orders."""
         if self._spec.faults:
             self._carry_out(set(input_ids[attention_mask == 1].tolist()))
@@ -152,7 +158,10 @@ class SimulatedModel:
             code = zlib.crc32(ids[mask == 1].astype("<i4").tobytes())
             margin = 0.5 + (code >> 1) % 1000 / 250
             logits[index] = (-margin, margin) if code & 1 else (margin, -margin)
-        return Output(logits, input_ids.size)
+        return logits
+
+    def arrange(self, layout: Layout) -> None:
+        """Take any layout: a run that sleeps needs nothing."""
 
     def _carry_out(self, ids: set[int]) -> None:
         if FAULT_IDS["crash"] in ids:
@@ -163,82 +172,61 @@ class SimulatedModel:
             raise RuntimeError("a text of this batch orders a failure")
 
 
-def load(spec: ModelSpec, folder: ModelFolder | None, *, device: str, precision: str, threads: int) -> Model:
-    """Load a model and run it once; ``threads`` 0 takes what this process may use.
+def load(
+    spec: ModelSpec, folder: ModelFolder | None, *, device: str, precision: str, threads: int = 1
+) -> Model:
+    """Load a model and run it once; ``threads``, for the first session, 0 takes what this process may use.
 
     Raises `OperatorError` with one line and the cure.
     """
-    if precision != "fp32":
-        raise OperatorError(f"INFERQ_PRECISION={precision} is not built yet: use fp32")
     if folder is None:
         if device == "cuda":
             raise OperatorError("INFERQ_DEVICE=cuda: a simulated model has no device: use auto or cpu")
         return SimulatedModel(spec)
-    return OnnxModel(folder, device=device, threads=threads or available_cpus())
+    return OnnxModel(folder, device=device, precision=precision, threads=threads or available_cpus())
 
 
-def _open_session(path: str, *, device: str) -> tuple[Any, str | None]:
-    """Return a session and, when ``auto`` had to take the CPU, why."""
-    runtime = _runtime()
-    options = runtime.SessionOptions()
-    # Work is spread over threads by whole runs, not inside an operator.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.enable_mem_pattern = False
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    reason = None
-    if device != "cpu":
-        session, reason, cure = _cuda_session(runtime, path, options)
-        if session is not None:
-            return session, None
-        if device == "cuda":
-            raise OperatorError(f"INFERQ_DEVICE=cuda: {reason}: {cure}, or set INFERQ_DEVICE=cpu")
+def model_file(folder: ModelFolder, precision: str) -> Path:
+    """Return the file of a model folder for a precision; `OperatorError` when it has none."""
+    return precision_file(folder, precision)
+
+
+def _kinds(layout: Layout) -> Counter[_Kind]:
+    """Return how many sessions of each kind a layout needs."""
+    # Runs of one thread share their session
+    kinds = Counter({(layout.threads, False): 1 if layout.threads == 1 else layout.runs})
+    if layout.wide_threads:
+        kinds[layout.wide_threads, layout.spin] += 1
+    return kinds
+
+
+def _slots(sessions: Sequence[OnnxSession]) -> SimpleQueue[OnnxSession]:
+    """Return a place for each run that may be under way at a time."""
+    slots: SimpleQueue[OnnxSession] = SimpleQueue()
+    for session in sessions:
+        slots.put(session)
+    return slots
+
+
+def _checked_labels(session: OnnxSession, folder: ModelFolder) -> tuple[str, ...]:
+    """Run a first small batch and return the labels, which must be as many as the graph gives logits."""
+    ones = np.ones((1, min(8, folder.max_length)), dtype=np.int64)
     try:
-        return runtime.InferenceSession(path, options, providers=[_CPU]), reason
+        shape = session.run(ones, ones).shape
     except Exception as error:
         # The runtime's exceptions have no common class of their own
-        raise OperatorError(f"{path} does not load: {first_line(error)}") from error
-
-
-def _cuda_session(runtime: Any, path: str, options: Any) -> tuple[Any | None, str, str]:
-    """Return a session on the GPU, or None with the reason and the cure."""
-    if _CUDA not in runtime.get_available_providers():
-        cure = "pip uninstall onnxruntime, then pip install 'inferq[gpu]'"
-        return None, "this ONNX Runtime is built without CUDA", cure
-    cure = "check the driver with nvidia-smi"
-    try:
-        # Finds the CUDA libraries that pip installed beside the runtime
-        runtime.preload_dlls()
-        session = runtime.InferenceSession(path, options, providers=[_CUDA, _CPU])
-    except Exception as error:
-        # A driver that is missing or too old shows as any of several exceptions
-        return None, f"CUDA does not start ({first_line(error)})", cure
-    if _CUDA not in session.get_providers():
-        return None, "CUDA does not start", cure
-    return session, "", ""
-
-
-def _runtime() -> Any:
-    """Import ONNX Runtime; `OperatorError` when it is missing, or installed twice over itself."""
-    installed = [name for name in ("onnxruntime", "onnxruntime-gpu") if _is_installed(name)]
-    if len(installed) > 1:
+        raise OperatorError(f"{folder.path} does not run: {first_line(error)}") from error
+    if len(shape) != 2 or shape[0] != 1:
+        raise OperatorError(f"{folder.path} gives shape {shape}, not one row of logits for a text")
+    labels = folder.labels or tuple(f"LABEL_{index}" for index in range(shape[1]))
+    if len(labels) != shape[1]:
         raise OperatorError(
-            "onnxruntime and onnxruntime-gpu overwrite each other: pip uninstall both, "
-            "then pip install 'inferq[gpu]' or 'inferq[cpu]'"
+            f"{folder.path} gives {shape[1]} logits but its config.json names {len(labels)} labels"
         )
-    try:
-        return importlib.import_module("onnxruntime")
-    except ImportError as error:
-        raise OperatorError(f"ONNX Runtime is missing ({error}): pip install 'inferq[cpu]'") from error
+    return labels
 
 
-def _is_installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+def _give_back_memory() -> None:
+    """Return to the system what closed sessions have left behind, where the C library can do that."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,11 +1,13 @@
 """Frames between the batcher and its engine process.
 
 A frame is a 4-byte big-endian length and one msgpack message, at most `MAX_FRAME_BYTES` long.
-Batcher to engine: `Load` once, then `Run`s, answered in order. Engine to batcher: `Loaded` or `LoadFailed`,
-then one `Ran` or `RunFailed` per run. Text never crosses: the engine sees token ids only, so nothing that it
-says about a failure can carry a client's input.
+Batcher to engine: `Load` once, answered by `Loaded` or `LoadFailed`; `Arrange` whenever the engine is idle, answered by
+`Arranged` or `ArrangeFailed`; then `Run`s, as many at a time as the arrangement has runs, each answered by one `Ran` or
+`RunFailed` in whatever order they end. Text never crosses: the engine sees token ids only, so nothing that it says
+about a failure can carry a client's input.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
@@ -33,13 +35,25 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     folder: str | None
     device: str
     precision: str
+
+
+class Arrange(msgspec.Struct, frozen=True, kw_only=True, tag="arrange"):
+    """Run so many batches at a time, on so many threads each; see `batcher.layout`."""
+
+    runs: int
     threads: int
+    wide_threads: int
+    spin: bool
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
-    """Run one batch: ``ids`` is little-endian int32, ``rows`` x ``length``, padded on the right."""
+    """Run one batch: ``ids`` is little-endian int32, ``rows`` x ``length``, padded on the right.
+
+    ``wide`` asks for the session of all threads, where there is one.
+    """
 
     run_id: int
+    wide: bool
     rows: int
     length: int
     lengths: list[int]
@@ -74,15 +88,24 @@ class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
     detail: str
 
 
+class Arranged(msgspec.Struct, frozen=True, kw_only=True, tag="arranged"):
+    """Runs go by the new arrangement from now on."""
+
+
+class ArrangeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="arrange_failed"):
+    """The arrangement does not fit this machine, ``detail`` says why in one line; the one in force stays."""
+
+    detail: str
+
+
 class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
-    """A batch's answer: ``logits`` is little-endian float32, ``rows`` x ``labels``; tokens include padding."""
+    """A batch's answer: ``logits`` is little-endian float32, ``rows`` x ``labels``; the time is the model's alone."""
 
     run_id: int
     rows: int
     labels: int
     logits: bytes
     compute_ms: float
-    computed_tokens: int
 
     def matrix(self) -> Logits:
         """Return the logits as (rows, labels); `WireError` if they do not fit."""
@@ -98,21 +121,29 @@ class RunFailed(msgspec.Struct, frozen=True, kw_only=True, tag="run_failed"):
     detail: str
 
 
-ToEngine = Load | Run
-FromEngine = Loaded | LoadFailed | Ran | RunFailed
+ToEngine = Load | Arrange | Run
+FromEngine = Loaded | LoadFailed | Arranged | ArrangeFailed | Ran | RunFailed
 MessageT = TypeVar("MessageT")
 
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-def pack_run(run_id: int, rows: Sequence[Sequence[int] | npt.NDArray[np.integer]], *, pad_id: int = 0) -> Run:
+def pack_run(
+    run_id: int,
+    rows: Sequence[Sequence[int] | npt.NDArray[np.integer]],
+    *,
+    pad_id: int = 0,
+    wide: bool = False,
+) -> Run:
     """Pad rows of token ids to the longest of them and make the `Run` that carries them."""
     lengths = [len(row) for row in rows]
     length = max(lengths)
-    ids = np.full((len(rows), length), pad_id, dtype="<i4")
-    for index, row in enumerate(rows):
-        ids[index, : lengths[index]] = row
-    return Run(run_id=run_id, rows=len(rows), length=length, lengths=lengths, ids=ids.tobytes())
+    padding = struct.pack("<i", pad_id)
+    ids = b"".join(
+        struct.pack(f"<{count}i", *row) + padding * (length - count)
+        for row, count in zip(rows, lengths, strict=True)
+    )
+    return Run(run_id=run_id, wide=wide, rows=len(rows), length=length, lengths=lengths, ids=ids)
 
 
 def encode(message: ToEngine | FromEngine) -> bytes:

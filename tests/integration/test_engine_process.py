@@ -16,8 +16,11 @@ import pytest
 
 from batcher.model import CRASH_EXIT_CODE
 from batcher.scores import scores
-from batcher.tokenizer import open_tokenizer
+from batcher.tokenizer import FAULT_IDS, open_tokenizer
 from batcher.wire import (
+    Arrange,
+    Arranged,
+    ArrangeFailed,
     FromEngine,
     Load,
     Loaded,
@@ -54,6 +57,12 @@ class RunningEngine:
                 return answers[0]
         raise EOFError("the engine is gone")
 
+    def ran(self, run_id: int, *, wide: bool = False) -> Ran:
+        """Run a text of one token and return its answer."""
+        answer = self.ask(pack_run(run_id, [[4]], wide=wide))
+        assert isinstance(answer, Ran), answer
+        return answer
+
 
 @contextmanager
 def running_engine() -> Iterator[RunningEngine]:
@@ -74,7 +83,7 @@ def running_engine() -> Iterator[RunningEngine]:
 def load_of(spec: str, folder: Path | None = None, *, device: str = "auto") -> Load:
     """Return the request to load a model."""
     path = str(folder) if folder is not None else None
-    return Load(spec=spec, folder=path, device=device, precision="fp32", threads=1)
+    return Load(spec=spec, folder=path, device=device, precision="fp32")
 
 
 @pytest.fixture
@@ -142,6 +151,44 @@ def test_a_batch_that_raises_fails_alone(tiny: Path) -> None:
         assert isinstance(engine.ask(pack_run(4, [[4]])), Ran)
 
 
+def test_runs_are_answered_as_they_end() -> None:
+    """With two lanes a run that hangs holds up no other, and the wide session's runs have a place of their own."""
+    with running_engine() as engine:
+        engine.ask(load_of(FAULTY))
+        assert engine.ask(Arrange(runs=2, threads=1, wide_threads=2, spin=False)) == Arranged()
+        engine.socket.sendall(encode(pack_run(1, [[FAULT_IDS["hang"]]])))
+        assert [answer.run_id for answer in map(engine.ran, (2, 3))] == [2, 3]
+        engine.socket.sendall(encode(pack_run(4, [[FAULT_IDS["hang"]]])))
+        assert engine.ran(5, wide=True).run_id == 5
+
+
+def test_a_layout_without_room_is_answered_and_survived(tiny: Path) -> None:
+    """A layout that would take more memory than any machine has is refused in one line; the engine runs on."""
+    with running_engine() as engine:
+        engine.ask(load_of(str(tiny), tiny))
+        refused = engine.ask(Arrange(runs=100_000_000, threads=2, wide_threads=0, spin=False))
+        assert isinstance(refused, ArrangeFailed)
+        assert "more memory" in refused.detail
+        assert "\n" not in refused.detail
+        assert engine.ran(1).rows == 1
+
+
+def test_what_comes_before_a_model_ends_the_process() -> None:
+    """No batcher asks for a run before a model is loaded."""
+    with running_engine() as engine:
+        engine.socket.sendall(encode(pack_run(1, [[4]])))
+        assert engine.process.wait(PATIENCE_S) == 2
+
+
+def test_the_end_of_the_stream_ends_a_hung_process() -> None:
+    """A run that hangs does not keep the process when the batcher closes its end."""
+    with running_engine() as engine:
+        engine.ask(load_of(FAULTY))
+        engine.socket.sendall(encode(pack_run(1, [[FAULT_IDS["hang"]]])))
+        engine.socket.close()
+        assert engine.process.wait(PATIENCE_S) == 0
+
+
 def test_an_ordered_crash_ends_the_process() -> None:
     """The batcher sees the end of the stream and the exit code."""
     with running_engine() as engine:
@@ -196,7 +243,7 @@ def orphan(tmp_path: Path) -> psutil.Process:
         "ours, theirs = socket.socketpair()\n"
         "command = [sys.executable, '-m', 'batcher.engine_process', '--fd', str(theirs.fileno())]\n"
         "engine = subprocess.Popen(command, pass_fds=[theirs.fileno()])\n"
-        f"ours.sendall(encode(Load(spec={FAULTY!r}, folder=None, device='cpu', precision='fp32', threads=1)))\n"
+        f"ours.sendall(encode(Load(spec={FAULTY!r}, folder=None, device='cpu', precision='fp32')))\n"
         "ours.recv(1)\n"
         "ours.sendall(encode(pack_run(1, [[FAULT_IDS['hang']]])))\n"
         "print(engine.pid, flush=True)\n"

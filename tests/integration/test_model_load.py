@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from batcher import model as model_module
+from batcher import session as session_module
+from batcher.layout import Layout, LayoutRefused
 from batcher.model import OnnxModel, load
 from batcher.tokenizer import FAULT_IDS, FolderTokenizer, InputRefused, SimulatedTokenizer, open_tokenizer
 from batcher.wire import pack_run
@@ -34,9 +36,9 @@ def test_a_folder_is_resolved_and_runs(tiny: Path) -> None:
     folder = resolve(spec)
     assert folder is not None
     tokenizer = open_tokenizer(spec, folder)
-    model = load(spec, folder, device="auto", precision="fp32", threads=1)
+    model = load(spec, folder, device="auto", precision="fp32")
     rows = [tokenizer.encode(text).ids for text in ("good film", "bad", "a bad bad plot")]
-    logits = model.run(*pack_run(1, rows, pad_id=tokenizer.pad_id).arrays()).logits
+    logits = model.run(*pack_run(1, rows, pad_id=tokenizer.pad_id).arrays())
     assert logits.dtype == np.float32
     assert np.argmax(logits, axis=1).tolist() == [1, 0, 0]
     assert (folder.name, model.labels, model.max_length) == ("tiny", LABELS, MAX_LENGTH)
@@ -119,7 +121,7 @@ def test_weights_beside_the_graph_are_loaded(tmp_path: Path) -> None:
     """External weights inside the folder are as good as weights in the graph."""
     folder = make_tiny_model(tmp_path / "tiny", external="model.onnx_data")
     (folder / "model.onnx_data").write_bytes(external_data_of(tmp_path))
-    model = OnnxModel(check(folder, name="tiny"), device="cpu", threads=1)
+    model = OnnxModel(check(folder, name="tiny"), device="cpu")
     assert model.labels == LABELS
     assert model.fallback_reason is None
 
@@ -128,28 +130,63 @@ def test_labels_must_be_as_many_as_logits(tmp_path: Path) -> None:
     """A config that names three labels for two logits is refused; one that names none gets numbered labels."""
     folder = make_tiny_model(tmp_path / "three", labels=("a", "b", "c"))
     with pytest.raises(OperatorError, match=r"2 logits but its config\.json names 3 labels"):
-        OnnxModel(check(folder, name="three"), device="cpu", threads=1)
+        OnnxModel(check(folder, name="three"), device="cpu")
     config = json.loads((folder / "config.json").read_text())
     del config["id2label"]
     (folder / "config.json").write_text(json.dumps(config))
-    assert OnnxModel(check(folder, name="three"), device="cpu", threads=1).labels == ("LABEL_0", "LABEL_1")
+    assert OnnxModel(check(folder, name="three"), device="cpu").labels == ("LABEL_0", "LABEL_1")
 
 
 @pytest.mark.parametrize(
     ("device", "precision", "says"),
-    [("cuda", "fp32", "built without CUDA: .*inferq.gpu."), ("cpu", "int8", "not built yet")],
+    [
+        ("cuda", "fp32", "built without CUDA: .*inferq.gpu."),
+        ("cpu", "int8", r"has no model\.int8\.onnx: make one with"),
+    ],
 )
 def test_what_this_machine_cannot_do_is_refused(tiny: Path, device: str, precision: str, says: str) -> None:
     """`cuda` without CUDA, and a precision that is not there, stop the start with the cure."""
     with pytest.raises(OperatorError, match=says):
-        load(parse(str(tiny)), check(tiny, name="tiny"), device=device, precision=precision, threads=1)
+        load(parse(str(tiny)), check(tiny, name="tiny"), device=device, precision=precision)
 
 
 def test_two_runtimes_over_each_other_are_refused(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`onnxruntime` and `onnxruntime-gpu` share their files, so having both is refused with the cure."""
-    monkeypatch.setattr(model_module, "_is_installed", lambda name: True)
+    monkeypatch.setattr(session_module, "_is_installed", lambda name: True)
     with pytest.raises(OperatorError, match="overwrite each other"):
-        OnnxModel(check(tiny, name="tiny"), device="cpu", threads=1)
+        OnnxModel(check(tiny, name="tiny"), device="cpu")
+
+
+def test_a_layout_that_memory_does_not_allow_is_refused(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More weights than there is memory for are refused, the layout in force stays; shared weights need none."""
+    model = OnnxModel(check(tiny, name="tiny"), device="cpu")
+    ids, mask = pack_run(1, [[4, 7]]).arrays()
+    alone = model.run(ids, mask).tolist()
+    monkeypatch.setattr(model_module, "available_bytes", lambda: 0)
+    with pytest.raises(LayoutRefused, match=r"layout 2 x 2 needs .* MiB more memory, and 0 MiB are left"):
+        model.arrange(Layout(runs=2, threads=2))
+    assert model.run(ids, mask, wide=True).tolist() == alone
+    model.arrange(Layout(runs=8, threads=1))
+    monkeypatch.setattr(model_module, "available_bytes", lambda: None)
+    model.arrange(Layout(runs=2, threads=2, wide_threads=2, spin=True))
+    assert model.run(ids, mask).tolist() == model.run(ids, mask, wide=True).tolist() == alone
+
+
+def test_a_layout_that_does_not_open_is_taken_back(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a session fails to open, those that were closed for it come back."""
+    model = OnnxModel(check(tiny, name="tiny"), device="cpu")
+
+    def no_threads(
+        path: Path, *, device: str, threads: int, spin: bool = False
+    ) -> session_module.OnnxSession:
+        if threads > 1:
+            raise OperatorError("no threads to be had")
+        return session_module.OnnxSession(path, device=device, threads=threads, spin=spin)
+
+    monkeypatch.setattr(model_module, "OnnxSession", no_threads)
+    with pytest.raises(LayoutRefused, match="layout 1 x 2: no threads to be had"):
+        model.arrange(Layout(runs=1, threads=2))
+    assert model.run(*pack_run(1, [[4]]).arrays()).shape == (1, 2)
 
 
 def test_the_digest_follows_every_file(tiny: Path) -> None:
@@ -167,13 +204,13 @@ def test_a_simulated_model_answers_from_the_ids_alone() -> None:
     spec = parse("simulated:0,0")
     assert resolve(spec) is None
     tokenizer = open_tokenizer(spec, None)
-    model = load(spec, None, device="auto", precision="fp32", threads=0)
+    model = load(spec, None, device="auto", precision="fp32")
     rows = [tokenizer.encode(text).ids for text in ("one", "two words", "three more words")]
-    together = model.run(*pack_run(1, rows).arrays()).logits
-    alone = [model.run(*pack_run(1, [row]).arrays()).logits[0].tolist() for row in rows]
+    together = model.run(*pack_run(1, rows).arrays())
+    alone = [model.run(*pack_run(1, [row]).arrays())[0].tolist() for row in rows]
     assert together.tolist() == alone
     with pytest.raises(OperatorError, match="simulated"):
-        load(spec, None, device="cuda", precision="fp32", threads=0)
+        load(spec, None, device="cuda", precision="fp32")
 
 
 def test_simulated_texts_order_faults_only_where_they_are_on() -> None:
