@@ -7,6 +7,7 @@ Rules, from which everything else follows:
 2. done, failed, cancelled and expired are final: no event leaves them, so a redelivered job can do no harm.
 3. A redelivery may start a running job again; `attempt` counts the starts.
 4. Every change raises `seq` by one. `seq` is 1 when the job is accepted.
+5. `BIRTHS` says in which status a job comes to be: queued, or done at once when its answer is known already.
 
 The table is data, so that the store can hand it to the script that moves a record in Redis: the rule is
 written once and enforced where the write happens.
@@ -14,6 +15,7 @@ written once and enforced where the write happens.
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -43,6 +45,13 @@ class Move(StrEnum):
     EXPIRE = "expire"
 
 
+class Birth(StrEnum):
+    """How a job comes to be: accepted into a queue, or answered from the cache without one."""
+
+    ACCEPT = "accept"
+    ANSWER = "answer"
+
+
 class Priority(StrEnum):
     """Which of the two queues of a model a job waits in; `interactive` is served first."""
 
@@ -63,6 +72,11 @@ class ErrorCode(StrEnum):
 
 FINAL = frozenset({Status.DONE, Status.FAILED, Status.CANCELLED, Status.EXPIRED})
 
+BIRTHS: dict[Birth, Status] = {
+    Birth.ACCEPT: Status.QUEUED,
+    Birth.ANSWER: Status.DONE,
+}
+
 TRANSITIONS: dict[tuple[Status, Move], Status] = {
     (Status.QUEUED, Move.START): Status.RUNNING,
     (Status.RUNNING, Move.START): Status.RUNNING,
@@ -75,6 +89,9 @@ TRANSITIONS: dict[tuple[Status, Move], Status] = {
     (Status.QUEUED, Move.EXPIRE): Status.EXPIRED,
     (Status.RUNNING, Move.EXPIRE): Status.EXPIRED,
 }
+
+_SOURCES = {move: frozenset(source for source, event in TRANSITIONS if event is move) for move in Move}
+_TARGETS = {event: status for (_, event), status in TRANSITIONS.items()}
 
 
 def transition(status: Status, move: Move) -> Status:
@@ -91,19 +108,19 @@ def transition(status: Status, move: Move) -> Status:
 
 def sources(move: Move) -> frozenset[Status]:
     """Return every status that ``move`` may leave."""
-    return frozenset(source for source, event in TRANSITIONS if event is move)
+    return _SOURCES[move]
 
 
 def target(move: Move) -> Status:
     """Return the one status that ``move`` leads to."""
-    (only,) = {status for (_, event), status in TRANSITIONS.items() if event is move}
-    return only
+    return _TARGETS[move]
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job as its caller described it: all that is needed to run it, and to rebuild a lost record.
 
-    Times are milliseconds since the epoch; ``deadline_ms`` is absolute here, or None.
+    Times are milliseconds since the epoch; ``deadline_ms`` is absolute here, or None. ``cache`` is False when the
+    caller wants an answer of its own: it is neither taken from a cache nor kept in one.
     """
 
     job_id: str
@@ -112,6 +129,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     priority: Priority = Priority.INTERACTIVE
     deadline_ms: int | None = None
+    cache: bool = True
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +139,7 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Timings(msgspec.Struct, frozen=True, kw_only=True):
+class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a job's time went, in milliseconds; ``store`` and ``total`` are stamped as the result is stored."""
 
     queue_wait: float
@@ -143,7 +161,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     batcher: str
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A classification: the best label, its probability, and the probability of each label."""
 
     label: str
@@ -177,11 +195,20 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _record_decoder = msgspec.json.Decoder(JobRecord)
+_result_decoder = msgspec.json.Decoder(Result)
 
 
 def decode_record(data: bytes) -> JobRecord:
     """Decode a record as polling and events show it; raises `msgspec.DecodeError` when it is none."""
     return _record_decoder.decode(data)
+
+
+def decode_result(data: bytes) -> Result:
+    """Decode a result as records hold it; raises ValueError when it is none."""
+    try:
+        return _result_decoder.decode(data)
+    except RecursionError:
+        raise ValueError("not a result") from None
 
 
 class OpenJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,4 +225,10 @@ class OpenJob(msgspec.Struct, frozen=True, kw_only=True):
 def isoformat(epoch_ms: int) -> str:
     """Format milliseconds since the epoch as RFC 3339 in UTC, as every record shows times."""
     seconds, millis = divmod(epoch_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+    return f"{_to_the_second(seconds)}.{millis:03d}Z"
+
+
+# Formatting a datetime takes microseconds, and those who accept jobs ask for the same second over and over.
+@lru_cache(maxsize=64)
+def _to_the_second(epoch_s: int) -> str:
+    return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%dT%H:%M:%S}"

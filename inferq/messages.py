@@ -9,7 +9,6 @@ need not decode it.
 
 import base64
 import re
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -45,6 +44,8 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: _Time
     priority: Priority = Priority.INTERACTIVE
     deadline_ms: _Time | None = None
+    # Written only where it is False: readers that do not know it yet run the job, and nearly all messages lack it.
+    cache: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,14 +77,17 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One message in a batcher's hands; ``token`` is the broker's own."""
 
     queue: str
     body: bytes
     redelivered: bool
-    token: Any = field(repr=False)
+    token: Any
+
+    def __repr__(self) -> str:
+        # Neither what a caller sent nor the broker's own object belongs in a log line.
+        return f"Delivery(queue={self.queue!r}, redelivered={self.redelivered})"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +104,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return Status(self.type.removeprefix("job."))
 
 
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.json.Encoder()
 _message_decoder = msgspec.json.Decoder(_Message)
 _version_decoder = msgspec.json.Decoder(_Version)
@@ -120,6 +125,7 @@ def encode_job(job: Job) -> bytes:
             created_ms=job.created_ms,
             priority=job.priority,
             deadline_ms=job.deadline_ms,
+            cache=msgspec.UNSET if job.cache else False,
         )
     )
 
@@ -130,10 +136,16 @@ def decode_job(body: bytes) -> Job:
     Raises:
         Undecodable: it is no JSON object of this version; the reason names the field, never its content.
     """
-    head = _decode(_version_decoder, body, "queue message")
-    if head.v != VERSION:
-        raise Undecodable(f"version {head.v} of the queue message is not understood, only {VERSION}")
-    message = _decode(_message_decoder, body, "queue message")
+    try:
+        message: _Message | None = _message_decoder.decode(body)
+    except _UNREADABLE:
+        message = None
+    if message is None or message.v != VERSION:
+        # To say why: the version comes first, since another one may have other fields.
+        head = _decode(_version_decoder, body, "queue message")
+        if head.v != VERSION:
+            raise Undecodable(f"version {head.v} of the queue message is not understood, only {VERSION}")
+        message = _decode(_message_decoder, body, "queue message")
     return Job(
         job_id=message.job_id,
         model=message.model,
@@ -141,6 +153,7 @@ def decode_job(body: bytes) -> Job:
         created_ms=message.created_ms,
         priority=message.priority,
         deadline_ms=message.deadline_ms,
+        cache=message.cache is not False,
     )
 
 
@@ -228,6 +241,6 @@ def decode_event(payload: bytes) -> Event:
 def _decode(decoder: msgspec.json.Decoder[_Decoded], body: bytes, what: str) -> _Decoded:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         # msgspec quotes nothing of a message but an unknown enum value, and that may be anything.
         raise Undecodable(f"not a {what}: " + _ENUM_VALUE.sub(r"\1", str(error))) from None

@@ -21,6 +21,9 @@ PUBLIC_FIELDS = (
     "created_at", "started_at", "finished_at", "timings_ms", "batch",
 )  # fmt: skip  # as the contract lists them
 
+_PUBLIC = ", ".join(f"'{name}'" for name in PUBLIC_FIELDS)
+_PLACES = ", ".join(f"{name} = {place}" for place, name in enumerate(PUBLIC_FIELDS, start=1))
+
 _PRELUDE = """
 local function now_ms()
   local t = redis.call('TIME')
@@ -47,15 +50,18 @@ local function iso(ms)
     math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60, milli)
 end
 
-local function announce(key, channel, id)
-  local v = redis.call('HMGET', key, 'status', 'seq', 'model', 'result', 'error', 'cached', 'attempt', 'deadline_at',
-    'created_at', 'started_at', 'finished_at', 'timings_ms', 'batch')
+-- The values of a record's public fields, in their order, as an event.
+local function publish(channel, id, v)
   local record = table.concat({'{"job_id":"', id, '","status":"', v[1], '","seq":', v[2], ',"model":', v[3],
     ',"result":', v[4] or 'null', ',"error":', v[5] or 'null', ',"cached":', v[6] or 'false',
     ',"attempt":', v[7], ',"deadline_at":', v[8] or 'null', ',"created_at":', v[9],
     ',"started_at":', v[10] or 'null', ',"finished_at":', v[11] or 'null',
     ',"timings_ms":', v[12] or 'null', ',"batch":', v[13] or 'null', '}'})
   redis.call('PUBLISH', channel, '1 job.' .. v[1] .. ' ' .. id .. ' ' .. v[2] .. '\\n' .. record)
+end
+
+local function announce(key, channel, id)
+  publish(channel, id, redis.call('HMGET', key, @PUBLIC@))
 end
 
 local function create(key, open, channel, id, ttl, due, pairs)
@@ -70,7 +76,7 @@ local function slice(from, to)
   for i = from, to do out[#out + 1] = ARGV[i] end
   return out
 end
-"""
+""".replace("@PUBLIC@", _PUBLIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +92,7 @@ class Script:
 
 
 def record_script(body: str) -> Script:
-    """Make a script that may call what the prelude defines: `now_ms`, `iso`, `announce`, `create`, `slice`."""
+    """Make a script that may call the functions of the prelude."""
     return Script(text=_PRELUDE + body)
 
 
@@ -99,67 +105,118 @@ return 1
 """,
 )
 
-# One move of the lifecycle. KEYS: record, open jobs.
-# ARGV: 1 channel, 2 id, 3 statuses that the move may leave (",queued,running,"), 4 status it leads to, 5 ttl (s) or "",
-# 6 flags: S started, F final, C charged; 7 when the work ended (ms) or "", 8 one entry of history or "",
-# 9 status to rebuild a lost record in or "", 10 its ttl, 11 its next look, 12 count of the values to rebuild it
-# from, these, then the fields to set.
-# -> {1 moved | 0 refused | -1 no such job, status, seq, attempt, charges, dead, history}
+# A job that is answered before it was queued: it is born with its result, never open, and kept as a final record is.
+# KEYS: record. ARGV: channel, id, ttl (s), status, when it was created (ms), timings without braces, then fields.
+# -> 1, or 0 when the id is taken.
+ANSWER = record_script(
+    """
+local key = KEYS[1]
+if redis.call('EXISTS', key) == 1 then return 0 end
+local now = now_ms()
+local timings = string.format('{%s,"store":%.3f,"total":%.3f}', ARGV[6], 0, math.max(0, now - tonumber(ARGV[5])))
+redis.call('HSET', key, 'status', ARGV[4], 'seq', 1, 'attempt', 0, 'charges', 0, 'finished_at', iso(now),
+  'timings_ms', timings, unpack(slice(7, #ARGV)))
+redis.call('EXPIRE', key, ARGV[3])
+announce(key, ARGV[1], ARGV[2])
+return 1
+""",
+)
+
+# A record that was lost is made anew, as what it must have been for its next move to make sense.
+# KEYS: record, open jobs. ARGV: channel, id, ttl (s), next look (ms), status, then fields.
+# -> 1, or 0 when there is a record.
+REBUILD = record_script(
+    """
+if redis.call('HGET', KEYS[1], 'status') then return 0 end
+create(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], slice(6, #ARGV))
+if ARGV[5] == 'running' then redis.call('HSET', KEYS[1], 'status', ARGV[5], 'seq', 2, 'attempt', 1) end
+return 1
+""",
+)
+
+# One move of the lifecycle, made by many jobs: what they have in common is sent once, and a record is read and written
+# once. KEYS: open jobs, then records.
+# ARGV: 1 channel, 2 length of what precedes the id in a record's key, 3 statuses that the move may leave
+# (",queued,running,"), 4 status it leads to, 5 ttl (s) or "", 6 flags: S started, F final, C charged; 7 one entry of
+# history or "", 8 batch or "", 9 count of the fields that each job sets, their names, then their values, job by job.
+# `ended_ms`, when the work ended, is not set but completes `timings_ms`, which comes after it.
+# -> for each job {1 moved | 0 refused | -1 no such job | -2 no record of ours, status, seq, attempt, charges, dead,
+# history}
 MOVE = record_script(
     """
-local key, open, channel, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local status = redis.call('HGET', key, 'status')
-local count = tonumber(ARGV[12])
-if not status then
-  if ARGV[9] == '' then return {-1, '', 0, 0, 0, '', ''} end
-  create(key, open, channel, id, ARGV[10], ARGV[11], slice(13, 12 + count))
-  status = ARGV[9]
-  if status == 'running' then redis.call('HSET', key, 'status', status, 'seq', 2, 'attempt', 1) end
-end
-local function answer(code, now)
-  local v = redis.call('HMGET', key, 'seq', 'attempt', 'charges', 'dead', 'history')
-  return {code, now, tonumber(v[1]), tonumber(v[2]), tonumber(v[3]), v[4] or '', v[5] or ''}
-end
-if not string.find(ARGV[3], ',' .. status .. ',', 1, true) then return answer(0, status) end
-
-local fields = slice(13 + count, #ARGV)
-local function set(name, value)
-  fields[#fields + 1] = name
-  fields[#fields + 1] = value
-end
+local channel, leaves, target, ttl, entry, batch = ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[7], ARGV[8]
+local before_id, count = tonumber(ARGV[2]), tonumber(ARGV[9])
+local started, final, charged = string.find(ARGV[6], 'S'), string.find(ARGV[6], 'F'), string.find(ARGV[6], 'C')
+local place = {@PLACES@, charges = 14, dead = 15, history = 16}
 local now = now_ms()
-set('status', ARGV[4])
-redis.call('HINCRBY', key, 'seq', 1)
-if string.find(ARGV[6], 'S', 1, true) then
-  redis.call('HINCRBY', key, 'attempt', 1)
-  set('started_at', iso(now))
-end
-if string.find(ARGV[6], 'C', 1, true) then redis.call('HINCRBY', key, 'charges', 1) end
-if ARGV[8] ~= '' then
-  local history = redis.call('HGET', key, 'history')
-  set('history', history and history .. ',' .. ARGV[8] or ARGV[8])
-end
-if string.find(ARGV[6], 'F', 1, true) then
-  set('finished_at', iso(now))
-  if ARGV[7] ~= '' then
-    local created = tonumber(redis.call('HGET', key, 'created_ms')) or now
-    for i = 1, #fields, 2 do
-      if fields[i] == 'timings_ms' then
-        fields[i + 1] = string.format('{%s,"store":%.3f,"total":%.3f}', fields[i + 1],
-          math.max(0, now - tonumber(ARGV[7])), math.max(0, now - created))
-      end
+local stamp = iso(now)
+local closed = {}
+
+local function move(key, id, values)
+  local v = redis.pcall('HMGET', key, @PUBLIC@, 'charges', 'dead', 'history', 'created_ms')
+  if v.err then
+    if string.find(v.err, 'WRONGTYPE', 1, true) then return {-2, '', 0, 0, 0, '', ''} end
+    return v
+  end
+  local status = v[1]
+  if not status then return {-1, '', 0, 0, 0, '', ''} end
+  local seq, attempt, charges = tonumber(v[2]), tonumber(v[7]), tonumber(v[14])
+  if not (seq and attempt and charges and v[3] and v[9]) then return {-2, '', 0, 0, 0, '', ''} end
+  if not string.find(leaves, ',' .. status .. ',', 1, true) then
+    return {0, status, seq, attempt, charges, v[15] or '', v[16] or ''}
+  end
+  local fields = {}
+  local function set(name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+    v[place[name]] = value
+  end
+  seq = seq + 1
+  set('status', target)
+  set('seq', seq)
+  if started then
+    attempt = attempt + 1
+    set('attempt', attempt)
+    set('started_at', stamp)
+  end
+  if charged then
+    charges = charges + 1
+    set('charges', charges)
+  end
+  if entry ~= '' then set('history', v[16] and v[16] .. ',' .. entry or entry) end
+  if batch ~= '' then set('batch', batch) end
+  if final then set('finished_at', stamp) end
+  local ended = now
+  for i = 1, count do
+    local name, value = ARGV[9 + i], ARGV[values + i]
+    if name == 'ended_ms' then
+      ended = tonumber(value)
+    elseif name == 'timings_ms' then
+      set(name, string.format('{%s,"store":%.3f,"total":%.3f}', value, math.max(0, now - ended),
+        math.max(0, now - (tonumber(v[17]) or now))))
+    else
+      set(name, value)
     end
   end
+  redis.call('HSET', key, unpack(fields))
+  if final then
+    redis.call('HDEL', key, 'message', 'entry')
+    closed[#closed + 1] = id
+  end
+  if ttl ~= '' then redis.call('EXPIRE', key, ttl) end
+  publish(channel, id, v)
+  return {1, target, seq, attempt, charges, v[15] or '', v[16] or ''}
 end
-redis.call('HSET', key, unpack(fields))
-if string.find(ARGV[6], 'F', 1, true) then
-  redis.call('HDEL', key, 'message', 'entry')
-  redis.call('ZREM', open, id)
+
+local answers = {}
+for i = 2, #KEYS do
+  local answer = move(KEYS[i], string.sub(KEYS[i], before_id + 1), 9 + count * (i - 1))
+  if answer.err then return answer end
+  answers[#answers + 1] = answer
 end
-if ARGV[5] ~= '' then redis.call('EXPIRE', key, ARGV[5]) end
-announce(key, channel, id)
-return answer(1, ARGV[4])
-""",
+if #closed > 0 then redis.call('ZREM', KEYS[1], unpack(closed)) end
+return answers
+""".replace("@PUBLIC@", _PUBLIC).replace("@PLACES@", _PLACES),
 )
 
 # KEYS: record. Notes that the dead letter is kept, unless the record is gone: a bare field would never go.

@@ -5,7 +5,7 @@ that was lost may be made anew from its message.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -14,8 +14,7 @@ from inferq.jobs import BatchInfo, ErrorCode, Job, JobError, Move, Result, Statu
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a job came from: enough to rebuild its record and to publish it again."""
 
     job: Job
@@ -23,21 +22,19 @@ class Origin:
     message: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One move of one job."""
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One move of one job; ``fields`` are its own, in the order that the script wants, ``batch`` is its batch's."""
 
     move: Move
     job_id: str
     origin: Origin | None = None
-    fields: Mapping[str, bytes | str] = field(default_factory=dict)
-    ended_ms: float | None = None
+    fields: Mapping[str, bytes | str] = {}
+    batch: BatchInfo | None = None
     charge: bool = False
     history: bytes = b""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of a step: whether it was applied, and the record's state after it.
 
     ``status`` is None when there is no such record. ``burial_due`` says that the job failed and its dead letter is
@@ -60,15 +57,27 @@ def start(origin: Origin) -> Step:
     return Step(move=Move.START, job_id=origin.job.job_id, origin=origin)
 
 
-def finish(origin: Origin, *, result: Result, timings: Timings, batch: BatchInfo, ended_ms: float) -> Step:
-    """The result is known; ``ended_ms`` is when the model was done, in milliseconds since the epoch."""
-    return Step(
-        move=Move.FINISH,
-        job_id=origin.job.job_id,
-        origin=origin,
-        fields={"result": _encode(result), "timings_ms": _timings(timings), "batch": _encode(batch)},
-        ended_ms=ended_ms,
-    )
+def finish(
+    origin: Origin,
+    *,
+    result: Result,
+    timings: Timings,
+    batch: BatchInfo | None,
+    ended_ms: float,
+    cached: bool = False,
+) -> Step:
+    """The result is known; ``ended_ms`` is when the model was done, in milliseconds since the epoch.
+
+    ``cached`` says that the result was found and not computed; then ``batch`` is None.
+    """
+    fields: dict[str, bytes | str] = {
+        "result": _encode(result),
+        "ended_ms": f"{ended_ms:.3f}",
+        "timings_ms": _timings(timings),
+    }
+    if cached:
+        fields["cached"] = "true"
+    return Step(move=Move.FINISH, job_id=origin.job.job_id, origin=origin, fields=fields, batch=batch)
 
 
 def fail(
@@ -112,18 +121,17 @@ def charge_entry(*, attempt: int, code: ErrorCode, batcher: str, at_ms: int) -> 
 
 def birth_fields(origin: Origin, *, due_ms: int) -> Sequence[bytes | str | int]:
     """The fields of a new record as name, value, name, value."""
-    job = origin.job
-    fields: list[bytes | str | int] = [
-        "model", _encode(job.model),
-        "created_at", f'"{isoformat(job.created_ms)}"',
-        "created_ms", job.created_ms,
+    return [
+        *_described(origin.job),
         "due_ms", due_ms,
         "queue", origin.queue,
         "message", origin.message,
     ]  # fmt: skip  # name and value side by side
-    if job.deadline_ms is not None:
-        fields += ["deadline_at", f'"{isoformat(job.deadline_ms)}"']
-    return fields
+
+
+def answer_fields(job: Job, result: Result) -> Sequence[bytes | str | int]:
+    """The fields of a record that is born with its result, as name, value, name, value."""
+    return [*_described(job), "result", _encode(result), "cached", "true"]
 
 
 def _timings(timings: Timings) -> str:
@@ -132,3 +140,18 @@ def _timings(timings: Timings) -> str:
         f'"queue_wait":{timings.queue_wait:.3f},"batch_wait":{timings.batch_wait:.3f},'
         f'"tokenize":{timings.tokenize:.3f},"inference":{timings.inference:.3f}'
     )
+
+
+# Of a job that met no queue, batch or model.
+NO_TIMINGS: Final = _timings(Timings(queue_wait=0, batch_wait=0, tokenize=0, inference=0))
+
+
+def _described(job: Job) -> list[bytes | str | int]:
+    fields: list[bytes | str | int] = [
+        "model", _encode(job.model),
+        "created_at", f'"{isoformat(job.created_ms)}"',
+        "created_ms", job.created_ms,
+    ]  # fmt: skip  # name and value side by side
+    if job.deadline_ms is not None:
+        fields += ["deadline_at", f'"{isoformat(job.deadline_ms)}"']
+    return fields

@@ -7,15 +7,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
-from inferq.jobs import FINAL, Move, OpenJob, Status, sources, target
+from inferq.jobs import BIRTHS, FINAL, Birth, Job, OpenJob, Result, Status, decode_result
+from inferq.moves import Call, move_calls, moves, rebuilt_as
 from inferq.names import Names
 from inferq.redis import Client, evaluate, evaluate_many, translated
-from inferq.scripts import BURIED, CREATE, MOVE, PUBLIC_FIELDS
-from inferq.steps import Moved, Origin, Step, birth_fields, expire
+from inferq.scripts import ANSWER, BURIED, CREATE, MOVE, PUBLIC_FIELDS, REBUILD
+from inferq.steps import NO_TIMINGS, Moved, Origin, Step, answer_fields, birth_fields, expire
 
 # How soon the sweeper looks at a new job: by then its message was confirmed or the submit failed.
 FIRST_LOOK_MS: Final = 15_000
@@ -23,16 +25,7 @@ FIRST_LOOK_MS: Final = 15_000
 GRACE_S: Final = 3600
 
 _log = structlog.get_logger(__name__)
-
-_FLAGS: Final = {Move.START: "S", Move.FINISH: "F", Move.FAIL: "F", Move.CANCEL: "F", Move.EXPIRE: "F"}
-# A record that was lost is rebuilt as what it must have been for the move to make sense.
-_REBUILT: Final = {
-    Move.START: Status.QUEUED,
-    Move.FINISH: Status.RUNNING,
-    Move.FAIL: Status.RUNNING,
-    Move.EXPIRE: Status.QUEUED,
-    Move.GIVE_BACK: Status.RUNNING,
-}
+_encode = msgspec.json.Encoder().encode
 
 
 def wall_ms() -> float:
@@ -92,14 +85,67 @@ class Store:
         if not created:
             raise Unavailable("the new job's id is taken")
 
+    async def answer(self, job: Job, result: Result) -> None:
+        """Create the record of a job that is answered from the cache: done from the first, and announced.
+
+        Raises:
+            Unavailable: Redis is away, or the id is taken.
+        """
+        args = [
+            self.names.events, job.job_id, self._result_ttl_s, str(BIRTHS[Birth.ANSWER]), job.created_ms,
+            NO_TIMINGS, *answer_fields(job, result),
+        ]  # fmt: skip  # numbered as in the script's head
+        async with translated("take the record"):
+            created = await evaluate(self._redis, ANSWER, [self.names.job(job.job_id)], args)
+        if not created:
+            raise Unavailable("the new job's id is taken")
+
+    async def keep_results(self, results: Mapping[str, Result]) -> None:
+        """Keep results under their cache keys in one pipelined write; one that is there already stands."""
+        if not results:
+            return
+        async with translated("keep the results"):
+            await self._redis.commands.call_all(
+                [
+                    ("SET", self.names.cache(key), _encode(result), "NX", "EX", self._result_ttl_s)
+                    for key, result in results.items()
+                ]
+            )
+
+    async def cached_result(self, key: str) -> Result | None:
+        """Return the result that is kept under a cache key; what is no result counts as none."""
+        async with translated("answer"):
+            (value,) = await self._redis.commands.call_many([("GET", self.names.cache(key))])
+            if isinstance(value, Exception) and not str(value).startswith("WRONGTYPE"):
+                raise value
+        if value is None:
+            return None
+        try:
+            return decode_result(value if isinstance(value, bytes) else b"")
+        except ValueError:
+            _log.warning("store.foreign_result", key=key)
+            return None
+
     async def apply(self, steps: Sequence[Step]) -> list[Moved]:
-        """Apply steps in one pipelined write, each atomic by itself; answers come in their order."""
+        """Apply steps in one pipelined write, each atomic by itself; answers come in their order.
+
+        A record that was lost is made anew, where the step carries its job, and its steps are applied again.
+        """
         if not steps:
             return []
         async with translated("take the change"):
-            calls = [self._call(step) for step in steps]
-            answers = await evaluate_many(self._redis, MOVE, calls, refusals=True)
-        return [_moved(answer) for answer in answers]
+            answers = await self._apply(steps)
+            lost = [
+                index
+                for index, moved in enumerate(answers)
+                if moved.status is None and not moved.foreign and rebuilt_as(steps[index])
+            ]
+            if lost:
+                again = [steps[index] for index in lost]
+                await evaluate_many(self._redis, REBUILD, [self._rebuilding(step) for step in again])
+                for index, moved in zip(lost, await self._apply(again), strict=True):
+                    answers[index] = moved
+        return answers
 
     async def move(self, step: Step) -> Moved:
         """Apply one step."""
@@ -171,24 +217,17 @@ class Store:
                 [("HMGET", self.names.job(job_id), *PUBLIC_FIELDS, "due_ms") for job_id in job_ids]
             )
 
-    def _call(self, step: Step) -> tuple[list[str], list[Any]]:
-        names, move = self.names, step.move
-        leaves = "," + ",".join(sorted(sources(move))) + ","
-        rebuilt, ttl_s, look_ms, birth = "", 0, 0, list[Any]()
-        if step.origin is not None and move in _REBUILT:
-            rebuilt = _REBUILT[move]
-            ttl_s, look_ms, birth = self.birth(step.origin)
-        fields = [part for pair in step.fields.items() for part in pair]
-        flags = _FLAGS.get(move, "") + ("C" if step.charge else "")
-        final = target(move) in FINAL
-        return (
-            [names.job(step.job_id), names.open_jobs],
-            [
-                names.events, step.job_id, leaves, str(target(move)), self._result_ttl_s if final else "",
-                flags, "" if step.ended_ms is None else f"{step.ended_ms:.3f}", step.history,
-                str(rebuilt), ttl_s, look_ms, len(birth), *birth, *fields,
-            ],
-        )  # fmt: skip  # numbered as in the script's head
+    async def _apply(self, steps: Sequence[Step]) -> list[Moved]:
+        calls = list(move_calls(steps, self.names, result_ttl_s=self._result_ttl_s))
+        return moves(await evaluate_many(self._redis, MOVE, calls))
+
+    def _rebuilding(self, step: Step) -> Call:
+        """Return the call that makes a step's record anew, where there is none."""
+        assert step.origin is not None, "it is rebuilt from its job"
+        names, job_id = self.names, step.job_id
+        ttl_s, look_ms, fields = self.birth(step.origin)
+        args = [names.events, job_id, ttl_s, look_ms, str(rebuilt_as(step)), *fields]
+        return [names.job(job_id), names.open_jobs], args
 
     def due_ms(self, origin: Origin) -> int:
         """Return when the job expires, in milliseconds since the epoch: by its own deadline, or by its age."""
@@ -224,30 +263,6 @@ def _open_job(job_id: str, row: Any) -> OpenJob | None:
     except (TypeError, ValueError, AttributeError):
         _log.warning("store.foreign_record", job_id=job_id)
         return None
-
-
-def _moved(answer: Any) -> Moved:
-    if isinstance(answer, Exception):
-        return Moved(
-            applied=False,
-            status=None,
-            seq=0,
-            attempt=0,
-            charges=0,
-            burial_due=False,
-            history=b"[]",
-            foreign=True,
-        )
-    code, status, seq, attempt, charges, dead, history = answer
-    return Moved(
-        applied=code == 1,
-        status=Status(status.decode()) if status else None,
-        seq=seq,
-        attempt=attempt,
-        charges=charges,
-        burial_due=dead == b"due",
-        history=b"[" + history + b"]",
-    )
 
 
 def _render(job_id: str, row: Sequence[bytes | None]) -> bytes | None:

@@ -2,10 +2,8 @@
 
 import asyncio
 import calendar
-import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,13 +11,13 @@ import msgspec
 import pytest
 
 from inferq.errors import Unavailable
-from inferq.jobs import FINAL, TRANSITIONS, ErrorCode, Move, Status, decode_record, isoformat
-from inferq.messages import Event, decode_event
+from inferq.jobs import FINAL, TRANSITIONS, ErrorCode, Move, Result, Status, Timings, decode_record, isoformat
+from inferq.moves import MOST_JOBS
 from inferq.scripts import PUBLIC_FIELDS, record_script
-from inferq.steps import Origin, Step, cancel, charge_entry, expire, fail, give_back, start
+from inferq.steps import Origin, Step, cancel, charge_entry, expire, fail, finish, give_back, start
 from inferq.store import FIRST_LOOK_MS, GRACE_S, wall_ms
 from tests.deployment import ALL_TIME_MS, Deployment, finished
-from tests.support import eventually
+from tests.ear import listening
 
 STEPS: dict[Move, Callable[[Origin], Step]] = {
     Move.START: start,
@@ -39,37 +37,6 @@ WAYS: dict[Status, Sequence[Move]] = {
     Status.EXPIRED: [Move.EXPIRE],
 }
 ISO = record_script("return iso(tonumber(ARGV[1]))")
-
-
-class Ear:
-    """Hears the events of a deployment."""
-
-    def __init__(self, deployment: Deployment, pubsub: Any) -> None:
-        self._deployment, self._pubsub = deployment, pubsub
-        self._marks = itertools.count()
-
-    async def heard(self) -> list[Event]:
-        """Return all events since the last call: a mark is sent after them, on the same channel."""
-        mark = f"mark {next(self._marks)}".encode()
-        await self._deployment.redis.publish(self._deployment.names.events, mark)
-        events: list[Event] = []
-        async with asyncio.timeout(5.0):
-            while True:
-                message = await self._pubsub.get_message(ignore_subscribe_messages=True, timeout=1.0)
-                if message is None:
-                    continue
-                if message["data"] == mark:
-                    return events
-                events.append(decode_event(message["data"]))
-
-
-@asynccontextmanager
-async def listening(deployment: Deployment) -> AsyncIterator[Ear]:
-    """Subscribe to the events."""
-    async with deployment.redis.pubsub() as pubsub:
-        await pubsub.subscribe(deployment.names.events)
-        await eventually(lambda: pubsub.get_message(timeout=0.1), what="the subscription")
-        yield Ear(deployment, pubsub)
 
 
 async def created(deployment: Deployment, status: Status = Status.QUEUED, **options: Any) -> Origin:
@@ -165,6 +132,19 @@ async def test_a_finished_record_holds_result_batch_and_timings(streams: Deploym
     assert (timings["queue_wait"], timings["inference"]) == (1.25, 10.0)
     assert 2000 <= timings["total"] < 10_000
     assert 0 <= timings["store"] < 1000
+
+
+async def test_a_result_that_was_found_says_so(streams: Deployment) -> None:
+    """A job that a batcher answers from its cache was started like any other, and has no batch."""
+    origin = await created(streams, Status.RUNNING)
+    found = Result(label="a", score=1.0, scores={"a": 1.0}, truncated=False)
+    none = Timings(queue_wait=1, batch_wait=0, tokenize=0, inference=0)
+    await streams.store.move(
+        finish(origin, result=found, timings=none, batch=None, ended_ms=wall_ms(), cached=True)
+    )
+    record = await streams.record(origin.job.job_id)
+    assert (record["cached"], record["batch"], record["attempt"]) == (True, None, 1)
+    assert record["result"]["label"] == "a"
 
 
 async def test_a_failed_record_says_why(streams: Deployment) -> None:
@@ -265,6 +245,63 @@ async def test_many_steps_are_answered_in_their_order(streams: Deployment) -> No
     moves = await streams.store.apply(steps)
     assert [moved.applied for moved in moves] == [True, True, False, True, True, True]
     assert await streams.store.apply([]) == []
+
+
+async def test_more_steps_than_one_call_holds(streams: Deployment) -> None:
+    """Each job of a large write moves once, is announced, and leaves the index when it has ended."""
+    origins = [await created(streams) for _ in range(MOST_JOBS + 3)]
+    async with listening(streams) as ear:
+        begun = await streams.store.apply([start(origin) for origin in origins])
+        ended = await streams.store.apply([finished(origin, label=origin.job.job_id) for origin in origins])
+        events = await ear.heard()
+    assert {(moved.applied, moved.seq, moved.attempt) for moved in begun} == {(True, 2, 1)}
+    assert {(moved.applied, moved.seq, moved.attempt) for moved in ended} == {(True, 3, 1)}
+    assert len(events) == 2 * len(origins)
+    for origin in origins:
+        assert (await streams.record(origin.job.job_id))["result"]["label"] == origin.job.job_id
+    assert await streams.open_jobs() == []
+
+
+async def test_a_foreign_key_harms_no_neighbour(streams: Deployment) -> None:
+    """What is no hash, no record or no status of ours is refused by itself, and is left as it is."""
+    good = [await created(streams) for _ in range(4)]
+    text, bare, odd = [await created(streams) for _ in range(3)]
+    keys = [streams.names.job(origin.job.job_id) for origin in (text, bare, odd)]
+    await streams.redis.set(keys[0], "text")
+    await streams.redis.hdel(keys[1], "model")
+    await streams.redis.hset(keys[2], mapping={"status": "bogus"})
+    before = [await streams.redis.dump(key) for key in keys]
+    steps = [start(origin) for origin in (good[0], text, good[1], bare, good[2], odd, good[3])]
+    moves = await streams.store.apply(steps)
+    assert [moved.applied for moved in moves] == [True, False, True, False, True, False, True]
+    assert [moved.foreign for moved in moves] == [False, True, False, True, False, True, False]
+    assert [await streams.redis.dump(key) for key in keys] == before
+
+
+async def test_an_index_that_is_none_is_nobodys_fault(streams: Deployment) -> None:
+    """Where the whole call fails no job is blamed: whoever asked is told that the store is away."""
+    origin = await created(streams, Status.RUNNING)
+    await streams.redis.set(streams.names.open_jobs, "not a set")
+    with pytest.raises(Unavailable):
+        await streams.store.move(finished(origin))
+
+
+async def test_lost_records_among_others(streams: Deployment) -> None:
+    """Of steps that travel together those without a record are applied to one that is made anew, in their order."""
+    kept, lost = await created(streams), streams.job()
+    gone = streams.job()
+    steps = [start(kept), start(lost), give_back(gone.job.job_id), finished(kept), finished(lost)]
+    async with listening(streams) as ear:
+        moves = await streams.store.apply(steps)
+        events = await ear.heard()
+    assert [moved.applied for moved in moves] == [True, True, False, True, True]
+    assert [moved.status for moved in moves][2] is None
+    heard = [event.type for event in events if event.job_id == lost.job.job_id]
+    assert heard == ["job.queued", "job.running", "job.done"]
+    record = await streams.record(lost.job.job_id)
+    assert (record["status"], record["seq"], record["attempt"]) == ("done", 3, 1)
+    assert await streams.record(gone.job.job_id) is None
+    assert await streams.open_jobs() == []
 
 
 async def test_a_job_past_its_deadline_expires_by_being_read(streams: Deployment) -> None:

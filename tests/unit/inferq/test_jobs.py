@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 
 from inferq.errors import IllegalTransition
 from inferq.jobs import (
+    BIRTHS,
     FINAL,
     TRANSITIONS,
+    Birth,
     ErrorCode,
     JobRecord,
     Move,
     Priority,
+    Result,
     Status,
     decode_record,
+    decode_result,
     isoformat,
     sources,
     target,
@@ -76,6 +80,11 @@ def test_a_move_is_in_the_table_or_refused(status: Status, move: Move) -> None:
             transition(status, move)
 
 
+def test_a_job_is_born_queued_or_done() -> None:
+    """The contract's first row: accepted it is queued, answered from the cache it is done."""
+    assert BIRTHS == {Birth.ACCEPT: "queued", Birth.ANSWER: "done"}
+
+
 def test_nothing_leaves_a_final_status() -> None:
     """done, failed, cancelled and expired accept no move, and every other status accepts one."""
     assert {"done", "failed", "cancelled", "expired"} == FINAL
@@ -115,6 +124,25 @@ def test_the_record_reads_as_the_contract_shows_it() -> None:
     for name in ("created_at", "started_at", "finished_at"):
         assert datetime.fromisoformat(again.pop(name)) == datetime.fromisoformat(wanted.pop(name))
     assert again == wanted
+
+
+def test_a_result_reads_back() -> None:
+    """What a record or the cache holds of an answer is that answer again."""
+    result = Result(label="é", score=0.75, scores={"é": 0.75, "b": 0.25}, truncated=True)
+    assert decode_result(msgspec.json.encode(result)) == result
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"null", b"[]", b"{}", b"\xff", b'{"label":"a","score":1.0,"scores":{},"truncated":0}',
+        b'{"label":"a","score":1e999,"scores":{},"truncated":true}', b'{"x":' + b"[" * 100_000,
+    ],
+)  # fmt: skip  # a list of bytes
+def test_what_is_no_result_is_refused(data: bytes) -> None:
+    """Whoever reads what somebody else may have written meets one kind of error."""
+    with pytest.raises(ValueError, match=r"."):
+        decode_result(data)
 
 
 @pytest.mark.parametrize("status", Status)

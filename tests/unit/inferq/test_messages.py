@@ -41,6 +41,7 @@ jobs = st.builds(
     created_ms=times,
     priority=st.sampled_from(Priority),
     deadline_ms=st.none() | times,
+    cache=st.booleans(),
 )
 events = st.builds(
     Event,
@@ -89,10 +90,17 @@ def test_a_message_is_json_with_its_version() -> None:
     }  # fmt: skip  # one object on one line
 
 
+def test_only_a_job_that_wants_no_cached_answer_says_so() -> None:
+    """A message without the word, as earlier versions write it, is of a job that any answer will do for."""
+    job = Job(job_id="a1", model="m", text="t", created_ms=1, cache=False)
+    assert json.loads(encode_job(job))["cache"] is False
+    assert [decode_job(_body(cache=cache)).cache for cache in (True, False)] == [True, False]
+
+
 def test_what_may_be_left_out() -> None:
-    """Priority and deadline have defaults; unknown fields of a later writer are passed over."""
+    """Priority, deadline and cache have defaults; unknown fields of a later writer are passed over."""
     job = decode_job(_body(colour="blue"))
-    assert (job.priority, job.deadline_ms) == (Priority.INTERACTIVE, None)
+    assert (job.priority, job.deadline_ms, job.cache) == (Priority.INTERACTIVE, None, True)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +130,8 @@ def test_what_may_be_left_out() -> None:
         (_body(created_ms=-1), r"`\$\.created_ms`"),
         (_body(created_ms=LAST_MS + 1), r"`\$\.created_ms`"),
         (_body(deadline_ms=10**30), r"`\$\.deadline_ms`"),
+        (_body(cache=None), r"`\$\.cache`"),
+        (_body(cache=SECRET), r"`\$\.cache`"),
         (_body(priority=SECRET), r"Invalid enum value - at `\$\.priority`"),
         (TOO_DEEP, "recursion"),
     ],
@@ -137,7 +147,9 @@ def test_an_unreadable_message_says_why(body: bytes, says: str) -> None:
 
 def _tampered() -> st.SearchStrategy[bytes]:
     values = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.lists(st.integers())
-    changes = st.dictionaries(st.sampled_from([*GOOD, "priority", "deadline_ms"]), values, min_size=1)
+    changes = st.dictionaries(
+        st.sampled_from([*GOOD, "priority", "deadline_ms", "cache"]), values, min_size=1
+    )
     return changes.map(lambda change: _body(**change))
 
 

@@ -13,6 +13,7 @@ from inferq.names import DEAD_LIMIT, GROUP, Names
 def _all(names: Names) -> list[str]:
     return [
         names.job("a1"),
+        names.cache("a1"),
         names.events,
         names.open_jobs,
         names.batchers,
@@ -32,6 +33,7 @@ def test_names_are_those_of_the_contract(namespace: str) -> None:
     """Fixed names, each after the namespace."""
     names = Names(namespace=namespace)
     assert names.job("a1") == f"{namespace}job:a1"
+    assert names.cache("0f") == f"{namespace}cache:0f"
     assert names.events == f"{namespace}job-events"
     assert names.exchange == f"{namespace}inference"
     assert names.dead_exchange == f"{namespace}inference.dead"

@@ -10,7 +10,7 @@ from inferq.broker import stream_scripts
 from inferq.broker.stream_scripts import ACCEPT
 from inferq.jobs import JobRecord, Status
 from inferq.messages import VERSION
-from inferq.scripts import CREATE, MOVE, PUBLIC_FIELDS, Script
+from inferq.scripts import ANSWER, CREATE, MOVE, PUBLIC_FIELDS, REBUILD, Script, record_script
 
 SCRIPTS = {
     name: value
@@ -21,10 +21,17 @@ SCRIPTS = {
 every_script = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS.keys())
 
 
-def _announce(text: str) -> str:
-    found = re.search(r"^local function announce\(.*?^end$", text, re.DOTALL | re.MULTILINE)
+def _function(name: str, text: str) -> str:
+    found = re.search(rf"^local function {name}\(.*?^end$", text, re.DOTALL | re.MULTILINE)
     assert found
     return found[0]
+
+
+def _own(script: Script) -> str:
+    """The script without what all scripts share."""
+    shared = record_script("").text
+    assert script.text.startswith(shared)
+    return script.text.removeprefix(shared)
 
 
 def test_the_public_fields_are_the_records() -> None:
@@ -32,13 +39,14 @@ def test_the_public_fields_are_the_records() -> None:
     assert ("job_id", *PUBLIC_FIELDS) == JobRecord.__struct_fields__
 
 
-@pytest.mark.parametrize("script", [CREATE, ACCEPT, MOVE], ids=["CREATE", "ACCEPT", "MOVE"])
+@pytest.mark.parametrize(
+    "script", [CREATE, ANSWER, ACCEPT, REBUILD, MOVE], ids=["CREATE", "ANSWER", "ACCEPT", "REBUILD", "MOVE"]
+)
 def test_an_announcement_holds_every_public_field_in_order(script: Script) -> None:
     """Read in this order, joined in this order, each value in the place of its name."""
-    body = _announce(script.text)
-    read, joined = body.split("table.concat")
-    assert tuple(re.findall(r"'(\w+)'", read))[1:] == PUBLIC_FIELDS
-    pairs = re.findall(r'"(\w+)":"?\', ?\n? *(id|v\[\d+\])', joined)
+    read = _function("move" if script is MOVE else "announce", script.text).partition("'HMGET', ")[2]
+    assert tuple(re.findall(r"'(\w+)'", read))[: len(PUBLIC_FIELDS)] == PUBLIC_FIELDS
+    pairs = re.findall(r'"(\w+)":"?\', ?\n? *(id|v\[\d+\])', _function("publish", script.text))
     assert pairs == [
         ("job_id", "id"),
         *((name, f"v[{place}]") for place, name in enumerate(PUBLIC_FIELDS, start=1)),
@@ -47,7 +55,7 @@ def test_an_announcement_holds_every_public_field_in_order(script: Script) -> No
 
 def test_an_event_carries_the_version_of_messages() -> None:
     """What the scripts write and what `decode_event` understands are one version."""
-    assert f"'{VERSION} job.' .. v[1]" in _announce(MOVE.text)
+    assert f"'{VERSION} job.' .. v[1]" in _function("publish", MOVE.text)
 
 
 @every_script
@@ -77,14 +85,37 @@ def test_a_script_sets_no_globals(script: Script) -> None:
 
 
 def test_the_lifecycle_is_written_once() -> None:
-    """The move script is handed the statuses; it knows by name only the two of an open job that it rebuilds."""
-    named = {status for status in Status if f"'{status}'" in MOVE.text}
-    assert named == {Status.QUEUED, Status.RUNNING}
+    """The scripts are handed the statuses; they know by name only the two of an open job, to make a record."""
+
+    def named(text: str) -> set[Status]:
+        return {status for status in Status if f"'{status}'" in text}
+
+    assert named(_own(MOVE)) == set()
+    assert named(REBUILD.text) == {Status.QUEUED, Status.RUNNING}
+
+
+def test_an_answered_job_is_handed_its_status() -> None:
+    """The script that gives birth to a final record knows no status by name, beside what all scripts share."""
+    own = _own(ANSWER)
+    assert not [status for status in Status if f"'{status}'" in own]
+    assert {int(number) for number in re.findall(r"ARGV\[(\d+)\]", own)} == set(range(1, 7))
+    assert "slice(7, #ARGV)" in own
 
 
 def test_values_are_numbered_as_the_head_says() -> None:
-    """Twelve fixed arguments, then what is counted: the script reads each of them."""
-    read = {int(number) for number in re.findall(r"ARGV\[(\d+)\]", MOVE.text)}
-    assert read == set(range(1, 13))
-    assert "slice(13, 12 + count)" in MOVE.text
-    assert "slice(13 + count, #ARGV)" in MOVE.text
+    """Nine fixed arguments, then names and values: the script reads each of them."""
+    read = {int(number) for number in re.findall(r"ARGV\[(\d+)\]", _own(MOVE))}
+    assert read == set(range(1, 10))
+    assert "ARGV[9 + i], ARGV[values + i]" in MOVE.text
+    assert "9 + count * (i - 1)" in MOVE.text
+
+
+def test_every_field_that_a_move_sets_has_its_place() -> None:
+    """The places of what is read are those in which a move finds and changes it."""
+    read = re.findall(r"'(\w+)'", _function("move", MOVE.text).partition("'HMGET', ")[2].partition(")")[0])
+    places = re.search(r"local place = \{(.*?)\}", MOVE.text)
+    assert places
+    named = {name: int(place) for name, place in re.findall(r"(\w+) = (\d+)", places[1])}
+    assert named == {name: place for place, name in enumerate(read, start=1) if name != "created_ms"}
+    assert "tonumber(v[17])" in MOVE.text
+    assert read[16] == "created_ms"

@@ -67,18 +67,28 @@ CASES: dict[str, Case] = {
     "public_notifier_url": _text("wss://push.example", "ws://h:1/a", "https://h", allowed="ws://host:port"),
     "model": _text("simulated:1,2", "/models/m", "hub:", "hub:a/b/c", allowed="hub: takes <owner>/<name>"),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
-    "precision": Case(("fp32", "fp32"), ("fp32", "fp32"), ("", "fp64"), "one of fp32"),
-    "batch_policy": _text("fixed", "greedy", "", "slo2", "Fixed", allowed="one of fixed, greedy"),
+    "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),
+    "batch_policy": _text("fixed", "greedy", "", "slo2", "Fixed", allowed="one of fixed, greedy, slo"),
     "max_batch_size": _number(1, 1024),
     "max_wait_ms": _number(0, 60_000),
+    "slo_ms": _number(1, 600_000),
     "max_batch_tokens": _number(1, 1_000_000),
     "queue_limit": _number(1, 10_000_000),
     "max_attempts": _number(1, 20),
     "engine_timeout_ms": _number(10, 3_600_000),
+    "hang_factor": _number(2, 1_000_000),
     "result_ttl_s": _number(1, 31_536_000),
     "job_ttl_s": _number(1, 31_536_000),
     "batchers": _number(1, 64),
     "threads": _number(0, 1024),
+    "sessions": Case(
+        ("auto", 0),
+        ("1024", 1024),
+        ("", "Auto", "auto ", "1.5", "-1", "00", "1025"),
+        "auto or a whole number from 1 to 1024",
+    ),
+    "cache": _text("off", "shared", "", "redis", "Local", allowed="one of off, local, shared"),
+    "cache_size": _number(1, 10_000_000),
     "log_level": _text("debug", "error", "", "trace", allowed="one of debug, info, warning, error"),
     "log_format": _text("json", "console", "", "xml", allowed="one of auto, console, json"),
     "cache_dir": _text("/var/cache", "~/models", allowed="anything"),
@@ -114,15 +124,19 @@ def test_each_setting_is_one_field_one_row_and_one_case() -> None:
         ("INFERQ_MODEL", "builtin"),
         ("INFERQ_DEVICE", "auto"),
         ("INFERQ_PRECISION", "fp32"),
-        ("INFERQ_BATCH_POLICY", "greedy"),
+        ("INFERQ_BATCH_POLICY", "slo"),
         ("INFERQ_MAX_BATCH_SIZE", 16),
         ("INFERQ_MAX_WAIT_MS", 50),
+        ("INFERQ_SLO_MS", 200),
         ("INFERQ_MAX_BATCH_TOKENS", 4096),
         ("INFERQ_QUEUE_LIMIT", 10_000),
         ("INFERQ_MAX_ATTEMPTS", 3),
         ("INFERQ_RESULT_TTL_S", 3600),
         ("INFERQ_JOB_TTL_S", 86_400),
         ("INFERQ_BATCHERS", 1),
+        ("INFERQ_SESSIONS", 0),
+        ("INFERQ_CACHE", "local"),
+        ("INFERQ_CACHE_SIZE", 1000),
     ],
 )
 def test_defaults_are_the_contracts(variable: str, value: object) -> None:
@@ -174,6 +188,13 @@ def test_a_bad_value_is_one_line(option: Option, bad: str) -> None:
         assert "\n" not in line
 
 
+def test_a_word_may_stand_for_the_number_that_is_worked_out() -> None:
+    """`auto` is 0, and 0 says the same; only what is neither the word nor in the range is refused."""
+    for text in ("auto", "0"):
+        assert _settings(sessions=text).sessions == 0
+    assert _settings(sessions="1").sessions == 1
+
+
 def test_an_empty_variable_counts_as_given() -> None:
     """Emptied by mistake, a number is refused instead of falling back to its default unseen."""
     with pytest.raises(OperatorError, match="INFERQ_MAX_BATCH_SIZE=''"):
@@ -216,7 +237,7 @@ def test_a_slip_of_the_pen_is_found() -> None:
         "INFERQ_MAX_WAIT": "5",
         "INFERQ_HOSTS": "x",
         "INFERQ_HOST": "::1",
-        "INFERQ_CACHE": "off",
+        "INFERQ_ROUTING": "hash",
         "PATH": "/",
     }
     assert unknown(environ) == ["INFERQ_HOSTS", "INFERQ_MAX_WAIT"]

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from inferq.jobs import BatchInfo, ErrorCode, Job, Move, Result, Timings
 from inferq.steps import (
+    NO_TIMINGS,
     Origin,
     Step,
+    answer_fields,
     birth_fields,
     cancel,
     charge_entry,
@@ -57,28 +59,39 @@ def test_a_step_names_move_and_job(step: Step, expected: Step) -> None:
 def test_finishing_sets_result_timings_and_batch() -> None:
     """Fragments are JSON; the timings lack their braces, since the store adds what only it knows."""
     step = _finish()
-    assert (step.move, step.job_id, step.origin, step.ended_ms) == (Move.FINISH, "a1", ORIGIN, 99.5)
-    assert list(step.fields) == ["result", "timings_ms", "batch"]
+    assert (step.move, step.job_id, step.origin) == (Move.FINISH, "a1", ORIGIN)
+    assert list(step.fields) == ["result", "ended_ms", "timings_ms"], "what completes the timings comes first"
+    assert step.fields["ended_ms"] == "99.500"
     assert json.loads(step.fields["result"]) == {
         "label": "POSITIVE",
         "score": 0.75,
         "scores": {"POSITIVE": 0.75},
         "truncated": True,
     }
-    assert json.loads(step.fields["batch"]) == {
-        "id": "b-1",
-        "size": 2,
-        "tokens": 3,
-        "padded_tokens": 4,
-        "close_reason": "greedy",
-        "batcher": "b",
-    }
+    assert step.batch == BatchInfo(
+        id="b-1", size=2, tokens=3, padded_tokens=4, close_reason="greedy", batcher="b"
+    )
     assert json.loads(f"{{{step.fields['timings_ms']!s}}}") == {
         "queue_wait": 1.0,
         "batch_wait": 2.0,
         "tokenize": 0.25,
         "inference": 8.0,
     }
+
+
+def test_finishing_with_what_was_found() -> None:
+    """A cached result says so, and there was no batch."""
+    step = finish(
+        ORIGIN,
+        result=Result(label="P", score=1.0, scores={"P": 1.0}, truncated=False),
+        timings=Timings(queue_wait=1, batch_wait=0, tokenize=0, inference=0),
+        batch=None,
+        ended_ms=1.0,
+        cached=True,
+    )
+    assert list(step.fields) == ["result", "ended_ms", "timings_ms", "cached"]
+    assert step.batch is None
+    assert step.fields["cached"] == "true"
 
 
 @given(st.floats(min_value=0, max_value=1e9), st.floats(min_value=0, max_value=1e9))
@@ -138,3 +151,31 @@ def test_a_record_is_born_with_all_that_rebuilds_it(deadline_ms: int | None, mor
         }
         | more
     )
+
+
+@pytest.mark.parametrize("deadline_ms", [None, 1_769_860_801_123])
+def test_an_answered_record_is_born_with_its_result(deadline_ms: int | None) -> None:
+    """It shows what any record shows of its job; what rebuilds or expires one it does not need."""
+    job = Job(job_id="a1", model='quo"ted', text="t", created_ms=1_769_860_800_123, deadline_ms=deadline_ms)
+    result = Result(label="P", score=1.0, scores={"P": 1.0}, truncated=False)
+    flat = answer_fields(job, result)
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    found = fields.pop("result")
+    assert isinstance(found, bytes)
+    assert json.loads(found) == {
+        "label": "P",
+        "score": 1.0,
+        "scores": {"P": 1.0},
+        "truncated": False,
+    }
+    assert fields.pop("cached") == "true"
+    born = birth_fields(Origin(job=job, queue="q", message=b"m"), due_ms=42)
+    left = dict(zip(born[::2], born[1::2], strict=True))
+    assert left.keys() - fields.keys() == {"due_ms", "queue", "message"}
+    assert fields.items() <= left.items()
+    assert json.loads(f"{{{NO_TIMINGS}}}") == {
+        "queue_wait": 0,
+        "batch_wait": 0,
+        "tokenize": 0,
+        "inference": 0,
+    }

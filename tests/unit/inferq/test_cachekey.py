@@ -1,0 +1,81 @@
+"""Keys of results: equal for what has one answer, different for everything else."""
+
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferq.cachekey import cache_key
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+# Few letters, and those that JSON itself is made of: the nearer two tuples lie, the sooner they would collide.
+close = st.text('a",[]{}\\:1', max_size=6)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | close,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(close, inner, max_size=3),
+    max_leaves=5,
+)
+parts = st.fixed_dictionaries(
+    {
+        "model_digest": close,
+        "precision": close,
+        "text": close,
+        "options": st.dictionaries(close, values, max_size=3),
+    }
+)
+
+
+@given(texts, texts, texts)
+def test_a_key_is_a_sha256_in_hex(digest: str, precision: str, text: str) -> None:
+    """Whatever goes in, 64 hexadecimal digits come out, the same each time."""
+    key = cache_key(model_digest=digest, precision=precision, text=text)
+    assert re.fullmatch("[0-9a-f]{64}", key)
+    assert key == cache_key(model_digest=digest, precision=precision, text=text, options={})
+
+
+@given(parts, parts)
+def test_what_differs_has_different_keys(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """No part runs into its neighbour, and no value passes for one of another type."""
+    assert (repr(_sorted(one)) == repr(_sorted(other))) == (cache_key(**one) == cache_key(**other))
+
+
+@given(close, close, close)
+def test_a_letter_that_moves_to_the_next_part_changes_the_key(one: str, two: str, three: str) -> None:
+    """Concatenated they would be the same."""
+    assert cache_key(model_digest=one + "a", precision=two, text=three) != cache_key(
+        model_digest=one, precision="a" + two, text=three
+    )
+    assert cache_key(model_digest=one, precision=two + "a", text=three) != cache_key(
+        model_digest=one, precision=two, text="a" + three
+    )
+
+
+def test_options_have_no_order() -> None:
+    """Equal options give one key, at any depth; an option that is there with null is not one that is absent."""
+    one = cache_key(model_digest="d", precision="p", text="t", options={"a": {"x": 1, "y": 2}, "b": 3})
+    assert one == cache_key(
+        model_digest="d", precision="p", text="t", options={"b": 3, "a": {"y": 2, "x": 1}}
+    )
+    plain = cache_key(model_digest="d", precision="p", text="t")
+    assert plain != cache_key(model_digest="d", precision="p", text="t", options={"a": None})
+
+
+def test_a_text_is_taken_as_it_is() -> None:
+    """Case, white space and the way in which a letter is composed all count: a tokenizer may tell them apart."""
+    spellings = ["é", "e\u0301", "É", "é ", " é", "é\n", "é\x00"]
+    assert len({cache_key(model_digest="d", precision="p", text=text) for text in spellings}) == len(
+        spellings
+    )
+
+
+def test_a_key_stays_the_same_from_release_to_release() -> None:
+    """Batchers and ingresses of two releases share what is kept; a new form takes a new version in its first place."""
+    key = cache_key(model_digest="d", precision="fp32", text="I loved it")
+    assert key == "b9c66c3e45fb1704ca1957d9777dec6cf15776bd48425a27bea7de1853e406d6"
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(one) for one in value] if isinstance(value, list) else value
