@@ -16,7 +16,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BatchTotals(msgspec.Struct, kw_only=True):
-    """What a batcher has run since it started; the histograms count batches."""
+    """What a batcher has run since it started; the histograms count batches.
+
+    ``predicted_ms`` and ``inference_ms`` are sums over all batches: what the cost model said, and what they took;
+    ``window_age_ms`` is one of how long the oldest job of each had been in the window when it closed.
+    """
 
     count: int = 0
     jobs: int = 0
@@ -24,13 +28,28 @@ class BatchTotals(msgspec.Struct, kw_only=True):
     close_reasons: dict[str, int] = {}
     tokens: int = 0
     padded_tokens: int = 0
+    expired: int = 0
+    splits: int = 0
+    engine_restarts: int = 0
+    predicted_ms: float = 0.0
+    inference_ms: float = 0.0
+    window_age_ms: float = 0.0
+
+
+class CacheTotals(msgspec.Struct, kw_only=True):
+    """How many lookups of a process found a result since it started, and how many did not."""
+
+    hits: int = 0
+    misses: int = 0
 
 
 class BatcherBeat(msgspec.Struct, kw_only=True):
     """A batcher: what it runs, what it holds, and how far into each queue it has seen.
 
     ``seen_ms`` gives, for each queue, when the youngest job that came from it was accepted. ``device`` is what the
-    engine reports. ``drain_rate`` is jobs ended a second, over the last ten.
+    engine reports, ``fallback_reason`` why it is not the one that was asked for. ``drain_rate`` is jobs ended a second,
+    over the last ten. ``digest`` and ``precision`` say what an answer is an answer of; the digest is empty until the
+    model is loaded. ``layout`` says how the engine runs batches.
     """
 
     id: str
@@ -43,14 +62,20 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     held: list[str]
     seen_ms: dict[str, int]
     batches: BatchTotals
+    digest: str = ""
+    precision: str = "fp32"
+    fallback_reason: str | None = None
+    layout: str = ""
+    cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
 
 
 class IngressBeat(msgspec.Struct, kw_only=True):
-    """An ingress: jobs accepted a second, over the last ten."""
+    """An ingress: jobs queued a second, over the last ten, and its lookups in the shared cache."""
 
     id: str
     at_ms: int
     arrival_rate: float
+    cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
 
 
 Beat = TypeVar("Beat", BatcherBeat, IngressBeat)

@@ -40,6 +40,10 @@ class Names:
         """Key of a job's record."""
         return f"{self.namespace}job:{job_id}"
 
+    def cache(self, digest: str) -> str:
+        """Key of a finished result that equal jobs are answered with."""
+        return f"{self.namespace}cache:{digest}"
+
     @property
     def events(self) -> str:
         """Pub/sub channel that announces every change of a record."""

@@ -8,6 +8,7 @@ from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.errors import Unavailable
+from inferq.heartbeats import CacheTotals
 from inferq.process import process_id, run
 from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
@@ -15,6 +16,7 @@ from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
 from ingress.app import make_app
+from ingress.cache import SharedCache
 from ingress.infer import InferEndpoint
 from ingress.stats import Stats
 from ingress.sweeper import Sweeper
@@ -30,10 +32,12 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     broker = make_broker(settings, store)
     stats = Stats(broker, store, metrics, process_id=identity, limit_jobs=settings.queue_limit)
+    cache = SharedCache(store, metrics, serving=lambda: stats.served) if settings.cache == "shared" else None
     infer = InferEndpoint(
         broker,
         settings.names,
         metrics,
+        cache=cache,
         stream_url=settings.stream_url,
         retry_after_s=stats.retry_after_s,
     )
@@ -52,7 +56,9 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             background = [
                 tasks.create_task(open_when_there(broker, stopping, _log)),
                 tasks.create_task(_warn(store)),
-                tasks.create_task(stats.run(lambda: infer.accepted_jobs)),
+                tasks.create_task(
+                    stats.run(lambda: infer.queued_jobs, cache.totals if cache is not None else CacheTotals())
+                ),
                 tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
             ]
             _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)

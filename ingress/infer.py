@@ -13,13 +13,14 @@ from starlette.types import Receive, Scope, Send
 
 from inferq.broker import Broker
 from inferq.errors import BodyTooLarge, HttpError, QueueFull, Unavailable
-from inferq.jobs import Job
+from inferq.jobs import BIRTHS, Birth, Job
 from inferq.messages import encode_job
 from inferq.names import Names
 from inferq.steps import Origin
 from inferq.telemetry import Metrics
 from ingress import problems
-from ingress.requests import MAX_BODY_BYTES, check_headers, check_model, decode
+from ingress.cache import SharedCache
+from ingress.requests import MAX_BODY_BYTES, check_headers, check_model, decode, wants_cached
 
 # A body over the limit is read and thrown away up to here, so that its sender gets to read the answer; beyond, the
 # connection is closed.
@@ -44,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class InferEndpoint:
-    """Validates, records, enqueues, answers 202."""
+    """Validates, records, enqueues or answers from the cache, answers 202."""
 
     def __init__(
         self,
@@ -52,22 +53,23 @@ class InferEndpoint:
         names: Names,
         metrics: Metrics,
         *,
+        cache: SharedCache | None,
         stream_url: str,
         retry_after_s: Callable[[], int],
     ) -> None:
-        self._broker, self._names = broker, names
+        self._broker, self._names, self._cache = broker, names, cache
         self._stream_url, self._retry_after_s = stream_url, retry_after_s
         self._jobs = metrics.jobs.labels("queued")
         self._refused = metrics.counter("refused", "Submits that were refused", "code")
         self._seconds = metrics.seconds("submit", "From a submit's last byte to its answer")
-        self.accepted_jobs = 0
+        self.queued_jobs = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
             body = await _read(scope, receive)
             begun = time.perf_counter()
-            response = await self._accept(body)
+            response = await self._accept(body, cache=wants_cached(scope["headers"]))
             self._seconds.observe(time.perf_counter() - begun)
         except HttpError as error:
             self._refused.labels(error.code).inc()
@@ -84,7 +86,7 @@ class InferEndpoint:
             response = problems.internal()
         await response(scope, receive, send)
 
-    async def _accept(self, body: bytes) -> Response:
+    async def _accept(self, body: bytes, *, cache: bool) -> Response:
         request = decode(body)
         model = check_model(request, self._names.default_model)
         created_ms = int(time.time() * 1000)
@@ -95,25 +97,33 @@ class InferEndpoint:
             created_ms=created_ms,
             priority=request.priority,
             deadline_ms=None if request.deadline_ms is None else created_ms + request.deadline_ms,
+            cache=cache,
         )
-        origin = Origin(job=job, queue=self._names.queue(model, job.priority), message=encode_job(job))
         try:
             async with asyncio.timeout(ACCEPT_S):
-                await self._broker.accept(origin)
+                birth = await self._take(job)
         except TimeoutError:
             raise Unavailable("the job was not recorded and confirmed in time") from None
-        self._jobs.inc()
-        self.accepted_jobs += 1
         status_url = f"/v1/jobs/{job.job_id}"
         answer = Accepted(
             job_id=job.job_id,
-            status="queued",
+            status=BIRTHS[birth],
             status_url=status_url,
             stream_url=f"{self._stream_url}/ws/jobs/{job.job_id}",
         )
         return Response(
             _encode(answer), status_code=202, headers={"Location": status_url}, media_type="application/json"
         )
+
+    async def _take(self, job: Job) -> Birth:
+        """Answer the job from the cache, or put it into its queue."""
+        if self._cache is not None and await self._cache.answers(job):
+            return Birth.ANSWER
+        queue = self._names.queue(job.model, job.priority)
+        await self._broker.accept(Origin(job=job, queue=queue, message=encode_job(job)))
+        self._jobs.inc()
+        self.queued_jobs += 1
+        return Birth.ACCEPT
 
 
 class _Disconnected(Exception):

@@ -5,7 +5,7 @@ models there are) is checked after. `ALLOWED` says the same rule in words, for t
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -38,6 +38,9 @@ ALLOWED: Final[Mapping[str, str]] = {
 _LONGEST_NAME: Final = 100
 
 _decoder = msgspec.json.Decoder(InferRequest)
+# What a directive's value may hold is no directive. An open quote reaches to the end: each byte is looked at once.
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_FRESH: Final = frozenset({b"no-cache", b"no-store"})
 # What msgspec says. A name may hold anything, so these match the whole text or its end, and in this order.
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
@@ -80,6 +83,19 @@ def check_headers(content_type: bytes | None, content_encoding: bytes | None) ->
         raise UnsupportedMediaType("Content-Encoding is not understood: send plain JSON")
     if content_type is not None and content_type.partition(b";")[0].strip().lower() != b"application/json":
         raise UnsupportedMediaType("Content-Type must be application/json")
+
+
+def wants_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Say whether a cached answer will do: it will unless `Cache-Control` says no-cache or no-store.
+
+    Names are in lower case, as ASGI hands them over; the header may come several times (RFC 9110, 5.3).
+    """
+    for name, value in headers:
+        if name == b"cache-control":
+            directives = _QUOTED.sub(b"", value).lower().split(b",")
+            if not _FRESH.isdisjoint(directive.partition(b"=")[0].strip() for directive in directives):
+                return False
+    return True
 
 
 def _invalid(message: str) -> InvalidRequest:

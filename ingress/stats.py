@@ -11,10 +11,11 @@ import structlog
 
 from inferq.broker import Broker
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, IngressBeat, beat, leave, living
+from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, CacheTotals, IngressBeat, beat, leave, living
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 from ingress.admission import retry_after_s
+from ingress.cache import Served, served
 
 RATE_OVER_S: Final = 10.0
 
@@ -33,6 +34,12 @@ class Stats:
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         self._depth_jobs = 0
         self._drain_rate = 0.0
+        self._served: Served | None = None
+
+    @property
+    def served(self) -> Served | None:
+        """What the living batchers ran at the last look; None when they differ, or none is there."""
+        return self._served
 
     def retry_after_s(self) -> int:
         """Return when a client that met a full queue should come back."""
@@ -40,19 +47,25 @@ class Stats:
         depth_jobs = max(self._depth_jobs, self._limit_jobs)
         return retry_after_s(depth_jobs=depth_jobs, limit_jobs=self._limit_jobs, drain_rate=self._drain_rate)
 
-    async def run(self, accepted_jobs: Callable[[], int]) -> None:
-        """Beat for ever; cancel to end."""
+    async def run(self, queued_jobs: Callable[[], int], cache: CacheTotals) -> None:
+        """Beat for ever, telling of this ingress's own jobs and lookups; cancel to end."""
         names = self._store.names
         try:
             while True:
-                self._seen.append((time.monotonic(), accepted_jobs()))
+                self._seen.append((time.monotonic(), queued_jobs()))
                 try:
                     await beat(
                         self._store.redis,
                         names.ingresses,
-                        IngressBeat(id=self._id, at_ms=int(wall_ms()), arrival_rate=self._arrival_rate()),
+                        IngressBeat(
+                            id=self._id,
+                            at_ms=int(wall_ms()),
+                            arrival_rate=self._arrival_rate(),
+                            cache=cache,
+                        ),
                     )
                     beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
+                    self._served = served(beats, names.default_model)
                     self._drain_rate = sum(entry.drain_rate for entry in beats)
                     self._depth_jobs = await self._broker.depth()
                     self._depth_gauge.set(self._depth_jobs)
@@ -71,6 +84,8 @@ class Stats:
         now_ms, names, redis = wall_ms(), self._store.names, self._store.redis
         batchers = await living(redis, names.batchers, BatcherBeat, now_ms)
         ingresses = await living(redis, names.ingresses, IngressBeat, now_ms)
+        # A job that is not found in Redis is looked up once more by its batcher.
+        lookups = [*(entry.cache for entry in batchers), *(entry.cache for entry in ingresses)]
         return msgspec.json.encode(
             {
                 "queue": {
@@ -84,14 +99,20 @@ class Stats:
                         "id": entry.id,
                         "model": entry.model,
                         "device": entry.device,
+                        "fallback_reason": entry.fallback_reason,
+                        "precision": entry.precision,
+                        "layout": entry.layout,
                         "state": entry.state,
                         "last_progress_s": round(entry.last_progress_s, 1),
                     }
                     for entry in batchers
                 ],
                 "batches": _summed([entry.batches for entry in batchers]),
-                # Both are empty until there is a cache and there are breakers; the shape is stable.
-                "cache": {"hits": 0, "misses": 0},
+                "cache": {
+                    "hits": sum(totals.hits for totals in lookups),
+                    "misses": sum(totals.misses for totals in lookups),
+                },
+                # Empty until there are breakers; the shape is stable.
                 "breakers": [],
             }
         )
@@ -114,4 +135,10 @@ def _summed(totals: list[BatchTotals]) -> dict[str, Any]:
         "close_reasons": dict(sorted(reasons.items())),
         "tokens": sum(entry.tokens for entry in totals),
         "padded_tokens": sum(entry.padded_tokens for entry in totals),
+        "window_age_ms": round(sum(entry.window_age_ms for entry in totals), 1),
+        "predicted_ms": round(sum(entry.predicted_ms for entry in totals), 1),
+        "inference_ms": round(sum(entry.inference_ms for entry in totals), 1),
+        "splits": sum(entry.splits for entry in totals),
+        "expired": sum(entry.expired for entry in totals),
+        "engine_restarts": sum(entry.engine_restarts for entry in totals),
     }

@@ -154,8 +154,10 @@ class Deployment:
         """Every open job."""
         return await self.store.due(ALL_TIME_MS, 10_000)
 
-    async def beat(self, *held: str, seen_ms: dict[str, int] | None = None, name: str = "b") -> None:
-        """Say what a living batcher says once a second."""
+    async def beat(
+        self, *held: str, seen_ms: dict[str, int] | None = None, name: str = "b", **more: Any
+    ) -> None:
+        """Say what a living batcher says once a second; ``more`` are further fields of its heartbeat."""
         entry = BatcherBeat(
             id=name,
             at_ms=int(wall_ms()),
@@ -173,9 +175,15 @@ class Deployment:
                 close_reasons={"greedy": 2},
                 tokens=9,
                 padded_tokens=12,
+                expired=2,
+                splits=1,
+                engine_restarts=3,
+                predicted_ms=2.5,
+                inference_ms=3.1,
+                window_age_ms=1.5,
             ),
         )
-        await beat(self.redis, self.names.batchers, entry)
+        await beat(self.redis, self.names.batchers, msgspec.structs.replace(entry, **more))
 
 
 def finished(origin: Origin, *, label: str = "POSITIVE") -> Step:

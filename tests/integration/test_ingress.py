@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import pytest
 from inferq.errors import OperatorError
 from inferq.jobs import Status
 from inferq.messages import decode_job
-from inferq.ports import LOOPBACK, free_port
-from inferq.settings import load
+from inferq.ports import LOOPBACK
 from inferq.steps import start
-from ingress.__main__ import main
 from tests.deployment import Deployment, Inbox, finished
 from tests.proxy import proxied
+from tests.serving import ready, serving
 from tests.support import eventually
 
 CASES = [
@@ -28,47 +26,6 @@ CASES = [
 ]
 JSON = {"Content-Type": "application/json"}
 GOOD = {"text": "good"}
-
-
-@asynccontextmanager
-async def serving(
-    deployment: Deployment, *, redis_url: str = "", broker_url: str = "", **options: str
-) -> AsyncIterator[httpx.AsyncClient]:
-    """Run an ingress on a free port; yields a client of it."""
-    port = free_port()
-    redis_url = redis_url or deployment.redis_url
-    environ = {
-        "INFERQ_REDIS_URL": redis_url,
-        "INFERQ_BROKER_URL": broker_url or (deployment.broker_url if deployment.on_rabbit else redis_url),
-        "INFERQ_NAMESPACE": deployment.names.namespace,
-        "INFERQ_INGRESS_PORT": str(port),
-        **options,
-    }
-    settings, _ = load(environ)
-    stopping = asyncio.Event()
-    running = asyncio.create_task(main(settings, stopping))
-    try:
-        async with httpx.AsyncClient(base_url=f"http://{LOOPBACK}:{port}", timeout=10.0) as client:
-
-            async def up() -> bool:
-                if running.done():
-                    await running
-                try:
-                    return (await client.get("/healthz")).status_code == 200
-                except httpx.TransportError:
-                    return False
-
-            await eventually(up, what="the ingress")
-            yield client
-    finally:
-        stopping.set()
-        async with asyncio.timeout(10.0):
-            await running
-
-
-async def ready(client: httpx.AsyncClient) -> bool:
-    """Say whether the ingress is ready."""
-    return (await client.get("/readyz")).status_code == 200
 
 
 @pytest.fixture
@@ -334,10 +291,14 @@ async def test_statistics(either: Deployment) -> None:
     assert stats["queue"]["drain_rate"] == 5.0
     assert stats["queue"]["dead"] == 0
     assert [entry["id"] for entry in stats["batchers"]] == ["b1", "b2"]
-    assert set(stats["batchers"][0]) == {"id", "model", "device", "state", "last_progress_s"}
+    assert stats["batchers"][0] == {
+        "id": "b1", "model": "builtin", "device": "cpu", "fallback_reason": None, "precision": "fp32", "layout": "",
+        "state": "busy", "last_progress_s": 0.0,
+    }  # fmt: skip  # as the contract lists them, and what the engine came to
     assert stats["batches"] == {
         "count": 4, "jobs": 6, "size_histogram": {"1": 2, "2": 2}, "close_reasons": {"greedy": 4},
-        "tokens": 18, "padded_tokens": 24,
+        "tokens": 18, "padded_tokens": 24, "window_age_ms": 3.0, "predicted_ms": 5.0, "inference_ms": 6.2,
+        "splits": 2, "expired": 4, "engine_restarts": 6,
     }  # fmt: skip  # as the contract lists them
     assert stats["cache"] == {"hits": 0, "misses": 0}
     assert stats["breakers"] == []

@@ -19,6 +19,7 @@ from ingress.requests import (
     check_headers,
     check_model,
     decode,
+    wants_cached,
 )
 
 FILE = Path(__file__).parents[2] / "data" / "requests.jsonl"
@@ -270,3 +271,37 @@ def test_anything_else_is_refused(
     """The answer names the header that is wrong."""
     with pytest.raises(UnsupportedMediaType, match=names):
         check_headers(content_type, content_encoding)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([], True),
+        (["no-cache"], False),
+        (["no-store"], False),
+        (["No-Cache"], False),
+        (["max-age=0, NO-STORE"], False),
+        (["max-age=0,\tno-cache ,x"], False),
+        (["max-age=60", "no-cache"], False),
+        (["no-cache", "max-age=60"], False),
+        (['no-cache="set-cookie"'], False),
+        (['private="a, b", no-cache'], False),
+        (['private="a\\", no-cache", max-age=1'], True),
+        (['private="no-cache, no-store"'], True),
+        (['private="no-cache'], True),
+        (["no-cached, x-no-cache"], True),
+        (["max-age=no-cache"], True),
+        ([""], True),
+        ([",,;no-cache"], True),
+        (["\xff"], True),
+    ],
+)
+def test_who_wants_no_cached_answer(values: list[str], wanted: bool) -> None:
+    """no-cache or no-store as a directive, in any case, anywhere in any of the headers; not as a part of a value."""
+    headers = [(b"cache-control", value.encode("latin-1")) for value in values]
+    assert wants_cached([(b"pragma", b"no-cache"), *headers, (b"x", b"no-store")]) is wanted
+
+
+def test_a_hostile_header_is_read_in_one_pass() -> None:
+    """However its quotes and escapes are set, each byte is looked at once: a second look at all would take minutes."""
+    assert wants_cached([(b"cache-control", b'"\\' * 500_000)])
