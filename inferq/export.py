@@ -1,32 +1,48 @@
-"""Makes model folders with torch: from a Hugging Face id or folder, or with random weights for benchmarks.
+"""Makes model folders: from a Hugging Face id or folder, with random weights for benchmarks, or from a model folder.
 
 torch and transformers' models are needed here alone (the `export` extra), so they are imported on use. The
 graph is traced with eager attention and fused by ONNX Runtime's own optimiser; the fused graph must hold one
 attention node a layer and answer as torch does. Weights come from safetensors only; no model's code is run.
+
+A source that has its `model.onnx` already is copied and gets another precision beside it, which needs no torch.
 """
 
 import importlib
 import importlib.util
 import json
+import shutil
 import tempfile
 import warnings
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from inferq.errors import OperatorError, first_line
-from inferq.modelfolder import MODEL_FILE, Progress, builtin_path, check, no_progress
+from inferq.hubcache import MANIFEST
+from inferq.modelfolder import (
+    CONFIG_FILE,
+    MODEL_FILE,
+    MODEL_FILES,
+    Progress,
+    builtin_path,
+    check,
+    layers,
+    no_progress,
+    read_json,
+)
+from inferq.onnxfile import external_files, fused_attention
+from inferq.precision import EXTERNAL_FROM_BYTES, check_fused, convert
 
 OPSET: Final = 17
 RANDOM_NAME: Final = "random-distilbert"
 MAX_ERROR: Final = 1e-3
-# The fusions know these architectures; without them a model is slower and says nothing.
-FUSED_TYPES: Final = frozenset({"distilbert", "bert", "roberta", "xlm-roberta", "camembert", "electra"})
 
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
-_ATTENTION: Final = ("Attention", "MultiHeadAttention")
-_EXTERNAL_FROM_BYTES: Final = 1_500_000_000
+# What belongs to a model folder beside its weights; a source may be a working folder with much else in it.
+_COPIED: Final = ("*.json", "vocab.txt", "merges.txt", "*.md", "LICENSE*", "NOTICE*")
+_NOT_COPIED: Final = frozenset({MANIFEST})
 _RANDOM_CARD: Final = """# random-distilbert
 
 A full-size DistilBERT (6 layers, 768 wide, 12 heads, vocabulary of 30,522) with **random weights**, from
@@ -36,9 +52,10 @@ seed {seed}. It is for benchmarks: it takes the time that a trained one takes, a
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What an export made."""
+    """What an export made; ``layers`` is 0 when the model's config does not say how many it has."""
 
     path: Path
+    precision: str
     labels: tuple[str, ...]
     max_length: int
     layers: int
@@ -47,21 +64,30 @@ class Exported:
 
     def summary(self) -> str:
         """Return one line for the operator."""
+        fused = f"{self.fused_attention} of {self.layers}" if self.layers else str(self.fused_attention)
         return (
-            f"{self.path}: {self.size_bytes / 1e6:.0f} MB, {self.fused_attention} of {self.layers} attention "
+            f"{self.path}: {self.precision}, {self.size_bytes / 1e6:.0f} MB, {fused} attention "
             f"layers fused, labels {', '.join(self.labels) or 'not named'}, up to {self.max_length} tokens"
         )
 
 
-def export(source: str, target: Path, *, progress: Progress = no_progress) -> Exported:
-    """Make ``target`` a model folder from a Hugging Face id or a folder of config, tokenizer and safetensors.
+def export(
+    source: str, target: Path, *, precision: str = "fp32", progress: Progress = no_progress
+) -> Exported:
+    """Make ``target`` a model folder that has this precision beside fp32.
 
-    ``target`` must be absent or empty. Raises `OperatorError` with one line and the cure.
+    ``source`` is a Hugging Face id, a folder of config, tokenizer and safetensors, or, for int8 and fp16, a model
+    folder or `builtin`. ``target`` must be absent or empty. Raises `OperatorError` with one line and the cure.
     """
+    folder = builtin_path() if source == "builtin" else Path(source)
+    if (folder / MODEL_FILE).is_file():
+        if precision != "fp32":
+            return _convert_folder(folder, target, precision=precision, progress=progress)
+        if not any(folder.glob("*.safetensors")):
+            raise OperatorError(f"{source} is a model folder already: say --precision int8 or fp16")
     torch, transformers = _extra()
     progress(f"loading {source}", 0, 0)
-    local = Path(source).is_dir()
-    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": local}
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": folder.is_dir()}
     try:
         model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
             source,
@@ -78,7 +104,7 @@ def export(source: str, target: Path, *, progress: Progress = no_progress) -> Ex
         raise OperatorError(f"{source} has no trained classification head: choose a text classifier")
     if not tokenizer.is_fast:
         raise OperatorError(f"{source} has no fast tokenizer (tokenizer.json): choose a model that has one")
-    return _write(model, tokenizer, target, progress=progress)
+    return _write(model, tokenizer, target, precision=precision, progress=progress)
 
 
 def random_distilbert(target: Path, *, seed: int = 0, progress: Progress = no_progress) -> Exported:
@@ -114,38 +140,75 @@ def random_distilbert(target: Path, *, seed: int = 0, progress: Progress = no_pr
 
 
 def _write(
-    model: Any, tokenizer: Any, target: Path, *, progress: Progress, card: str | None = None
+    model: Any,
+    tokenizer: Any,
+    target: Path,
+    *,
+    progress: Progress,
+    precision: str = "fp32",
+    card: str | None = None,
 ) -> Exported:
-    """Write the folder beside its target and rename it, so that a target is whole or absent."""
+    with _folder_for(target) as made:
+        progress("tracing and fusing", 0, 0)
+        _write_graph(model.eval(), tokenizer, made)
+        model.config.save_pretrained(made)
+        tokenizer.save_pretrained(made)
+        if card is not None:
+            (made / "README.md").write_text(card, encoding="utf-8")
+        progress("comparing with torch", 0, 0)
+        _compare(model, made)
+        return _finished(made, target, precision=precision, progress=progress)
+
+
+def _convert_folder(source: Path, target: Path, *, precision: str, progress: Progress) -> Exported:
+    """Copy a model folder and add a precision."""
+    check(source, name=source.name)
+    with _folder_for(target) as made:
+        progress(f"copying {source}", 0, 0)
+        present = [source / name for name in MODEL_FILES.values() if (source / name).is_file()]
+        beside = {source / name for path in present for name in external_files(path)}
+        others = {
+            path for pattern in _COPIED for path in source.glob(pattern) if path.name not in _NOT_COPIED
+        }
+        for path in sorted({*present, *beside, *others}):
+            copy = made / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        return _finished(made, target, precision=precision, progress=progress)
+
+
+@contextmanager
+def _folder_for(target: Path) -> Iterator[Path]:
+    """Give a folder beside the target that is renamed at the end, so that a target is whole or absent."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OperatorError(f"{target} exists already: delete it or name another folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as place:
         made = Path(place, "model")
         made.mkdir()
-        progress("tracing and fusing", 0, 0)
-        layers, fused = _write_graph(model.eval(), tokenizer, made)
-        model.config.save_pretrained(made)
-        tokenizer.save_pretrained(made)
-        if card is not None:
-            (made / "README.md").write_text(card, encoding="utf-8")
-        folder = check(made, name=target.name)
-        progress("comparing with torch", 0, 0)
-        _compare(model, made)
-        size_bytes = sum(path.stat().st_size for path in made.iterdir())
+        yield made
         made.rename(target)
+
+
+def _finished(made: Path, target: Path, *, precision: str, progress: Progress) -> Exported:
+    config = read_json(made / CONFIG_FILE)
+    if precision != "fp32":
+        progress(f"converting to {precision}", 0, 0)
+        convert(made, config, precision)
+    folder = check(made, name=target.name)
     return Exported(
         path=target,
+        precision=precision,
         labels=folder.labels,
         max_length=folder.max_length,
-        layers=layers,
-        fused_attention=fused,
-        size_bytes=size_bytes,
+        layers=layers(config),
+        fused_attention=fused_attention(made / MODEL_FILES[precision]),
+        size_bytes=sum(path.stat().st_size for path in made.iterdir()),
     )
 
 
-def _write_graph(model: Any, tokenizer: Any, made: Path) -> tuple[int, int]:
-    """Trace, fuse and write ``model.onnx``; return the layers and how many of their attentions fused."""
+def _write_graph(model: Any, tokenizer: Any, made: Path) -> None:
+    """Trace, fuse and write ``model.onnx``."""
     torch, _ = _extra()
     optimizer: Any = importlib.import_module("onnxruntime.transformers.optimizer")
     inputs = [name for name in _INPUTS if name in tokenizer.model_input_names]
@@ -177,17 +240,10 @@ def _write_graph(model: Any, tokenizer: Any, made: Path) -> tuple[int, int]:
         )
     config.return_dict = True
     plain.unlink()
-    operators = Counter(node.op_type for node in fused.model.graph.node)
-    attention = sum(operators[name] for name in _ATTENTION)
-    layers = int(config.num_hidden_layers)
-    if attention != layers and config.model_type in FUSED_TYPES:
-        raise OperatorError(
-            f"only {attention} of {layers} attention layers fused: install the pinned 'inferq[export]'"
-        )
     size_bytes = sum(parameter.numel() * 4 for parameter in model.parameters())
-    external = size_bytes > _EXTERNAL_FROM_BYTES
+    external = size_bytes > EXTERNAL_FROM_BYTES
     fused.save_model_to_file(str(made / MODEL_FILE), use_external_data_format=external)
-    return layers, attention
+    check_fused(fused_attention(made / MODEL_FILE), config.to_dict())
 
 
 def _compare(model: Any, made: Path) -> None:

@@ -1,5 +1,7 @@
 """A model folder: ``model.onnx``, tokenizer files and ``config.json``; found, checked, digested.
 
+Beside ``model.onnx``, which is fp32, it may hold the same model in other precisions, each in a file of its own.
+
 What an operator can get wrong with a model shows here, before a process loads it: one line with its cure.
 """
 
@@ -16,6 +18,7 @@ from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
 from inferq.onnxfile import external_files
 
 MODEL_FILE: Final = "model.onnx"
+MODEL_FILES: Final = {"fp32": MODEL_FILE, "int8": "model.int8.onnx", "fp16": "model.fp16.onnx"}
 CONFIG_FILE: Final = "config.json"
 DEFAULT_MAX_LENGTH: Final = 512
 
@@ -86,9 +89,27 @@ def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
     _check_weights(path)
     if not any(all((path / file).is_file() for file in files) for files in TOKENIZER_SETS):
         raise OperatorError(f"model folder {path} has no tokenizer (tokenizer.json): {_EXPORT}")
-    config = _read_json(path / CONFIG_FILE)
+    config = read_json(path / CONFIG_FILE)
     labels = _labels(config, path)
     return ModelFolder(path=path, name=name, labels=labels, max_length=_max_length(config, path), note=note)
+
+
+def precision_file(folder: ModelFolder, precision: str) -> Path:
+    """Return the file of a checked folder that holds this precision; `OperatorError` when there is none."""
+    path = folder.path / MODEL_FILES[precision]
+    if path.is_file():
+        return path
+    source = "builtin" if folder.path == builtin_path() else folder.path
+    raise OperatorError(
+        f"INFERQ_PRECISION={precision}: model {folder.name} has no {path.name}: make one with "
+        f"inferq model export {source} <target> --precision {precision}, and set INFERQ_MODEL=<target>"
+    )
+
+
+def layers(config: dict[str, Any]) -> int:
+    """Return how many layers a model's config says that it has, 0 when it does not say."""
+    counts = (config.get(name) for name in ("num_hidden_layers", "n_layers", "n_layer"))
+    return next((count for count in counts if isinstance(count, int)), 0)
 
 
 def digest(folder: Path) -> str:
@@ -103,9 +124,14 @@ def digest(folder: Path) -> str:
 
 
 def _check_weights(path: Path) -> None:
-    model = path / MODEL_FILE
-    if not model.is_file():
+    if not (path / MODEL_FILE).is_file():
         raise OperatorError(f"model folder {path} has no {MODEL_FILE}: {_EXPORT}")
+    for name in MODEL_FILES.values():
+        if (path / name).is_file():
+            _check_file(path, path / name)
+
+
+def _check_file(path: Path, model: Path) -> None:
     with model.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise OperatorError(f"{model} is a Git LFS pointer, not the model: run git lfs pull")
@@ -125,7 +151,8 @@ def _check_weights(path: Path) -> None:
             raise OperatorError(f"{model} needs its weights file {location!r}: copy it beside the model")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a model's JSON file; `OperatorError` when there is none."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -159,7 +186,7 @@ def _max_length(config: dict[str, Any], path: Path) -> int:
         limits = [positions - int(config.get("pad_token_id") or 0) - 1 if offset else positions]
     tokenizer_config = path / "tokenizer_config.json"
     if tokenizer_config.is_file():
-        limit = _read_json(tokenizer_config).get("model_max_length")
+        limit = read_json(tokenizer_config).get("model_max_length")
         # "no limit" is written there as a huge number, at times as a float
         if isinstance(limit, int | float) and limit < 1e9:
             limits.append(int(limit))

@@ -1,14 +1,19 @@
-"""Which other files an ONNX file reads its weights from.
+"""Which other files an ONNX file reads its weights from, and which operators its graph holds.
 
 A model file may name any path as the place of a tensor's data, so a folder from elsewhere could make the
-engine read files outside it. The names are read here from the protobuf encoding itself: nothing else at run
-time needs the `onnx` package. Only fields that can lead to a tensor are followed, the rest is skipped.
+engine read files outside it. All is read here from the protobuf encoding itself: nothing else at run
+time needs the `onnx` package. Only fields that can lead to what is asked for are followed, the rest is skipped.
 """
 
 import mmap
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+# Each does a whole layer's attention in one step; the last is the int8 form.
+ATTENTION: Final = ("Attention", "MultiHeadAttention", "QAttention")
 
 # Field number -> kind of message, from onnx.proto (ModelProto, GraphProto, NodeProto, AttributeProto, …)
 _CHILDREN: Final[dict[str, dict[int, str]]] = {
@@ -26,11 +31,37 @@ _DEEPEST: Final = 64
 
 def external_files(path: Path) -> frozenset[str]:
     """Return each location that the file's tensors name, as written; ``ValueError`` if it is no ONNX file."""
+    with _mapped(path) as data:
+        return frozenset(_locations(data, 0, len(data), "model", 0))
+
+
+def operators(path: Path) -> Counter[str]:
+    """Return how often the file's graph has each operator; ``ValueError`` if it is no ONNX file."""
+    with _mapped(path) as data:
+        return Counter(
+            data[first:last].decode()
+            for graph, graph_begin, graph_end in _fields(data, 0, len(data))
+            if graph == 7
+            for node, node_begin, node_end in _fields(data, graph_begin, graph_end)
+            if node == 1
+            for field, first, last in _fields(data, node_begin, node_end)
+            if field == 4
+        )
+
+
+def fused_attention(path: Path) -> int:
+    """Return how many layers of the file's graph have their attention in one step."""
+    found = operators(path)
+    return sum(found[name] for name in ATTENTION)
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap]:
     if path.stat().st_size == 0:
         raise ValueError("empty")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            return frozenset(_locations(data, 0, len(data), "model", 0))
+            yield data
         except (IndexError, UnicodeDecodeError) as error:
             raise ValueError("not a protobuf file") from error
 

@@ -1,8 +1,8 @@
 """`inferq model`: which models are here, and how to get more."""
 
 import os
-import subprocess
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +11,23 @@ import typer
 
 from inferq.cli.flags import Json, with_settings
 from inferq.cli.running import progress_text
-from inferq.cli.terminal import output, progress, row, table
+from inferq.cli.terminal import bar, output, progress, row, table
 from inferq.errors import OperatorError
 from inferq.hubcache import cached
 from inferq.modelfolder import Progress, builtin_path, digest
 from inferq.modelspec import ModelSpec, parse
+from inferq.progresspipe import run
 from inferq.servicechild import service_argv
-from inferq.settings import load
+from inferq.settings import Settings, load
+
+
+class Precision(StrEnum):
+    """What a model file computes in."""
+
+    FP32 = "fp32"
+    INT8 = "int8"
+    FP16 = "fp16"
+
 
 Which = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="which model (default: INFERQ_MODEL)")]
 
@@ -77,15 +87,27 @@ def pull(
 
 @app.command()
 def export(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a Hugging Face id, or a folder")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="a Hugging Face id or folder; with --precision also a model folder, or builtin",
+        ),
+    ],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="the model folder to make")],
+    precision: Annotated[
+        Precision, typer.Option(help="make this beside fp32, and say how far its answers are from it")
+    ] = Precision.FP32,
 ) -> None:
-    """Make a model folder from a Hugging Face model; needs the `export` extra."""
+    """Make a model folder from a Hugging Face model, or another precision of one; needs the `export` extra."""
     from inferq.export import export as make
 
     with progress(f"exporting {source}") as shown:
-        made = make(source, target, progress=_report_to(shown.show))
+        made = make(source, target, precision=precision.value, progress=_report_to(shown.show))
     typer.echo(made.summary())
+    if precision is not Precision.FP32:
+        settings, _ = load(os.environ, {"model": str(target.resolve()), "precision": precision.value})
+        raise typer.Exit(_child("batcher.check", settings, "--keep-drift"))
 
 
 @app.command()
@@ -106,31 +128,50 @@ def random(
 @app.command()
 @with_settings
 def check(flags: dict[str, str], which: Which = None, json: Json = False) -> None:
-    """Load a model as a batcher does and show what it answers."""
-    raise typer.Exit(_check(flags, which, *(["--json"] if json else [])))
+    """Load a model as a batcher does and show what it answers, and how far int8 or fp16 is from fp32."""
+    raise typer.Exit(_child("batcher.check", _settings(flags, which), *(["--json"] if json else [])))
 
 
 @app.command()
 @with_settings
-def bench(flags: dict[str, str], which: Which = None, json: Json = False) -> None:
-    """Check a model and time some batch sizes and lengths."""
-    raise typer.Exit(_check(flags, which, "--bench", *(["--json"] if json else [])))
+def bench(
+    flags: dict[str, str],
+    which: Which = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="where the picture goes (default: inferq-bench-<model>.svg, here)"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Warm a model up as a batcher does: layouts, times of batches, and the cost fitted to them, with a picture."""
+    settings = _settings(flags, which)
+    options = [
+        *("--sessions", str(settings.sessions)),
+        *("--max-batch-size", str(settings.max_batch_size)),
+        *("--max-batch-tokens", str(settings.max_batch_tokens)),
+        *(["--picture", str(picture)] if picture is not None else []),
+        *(["--json"] if json else []),
+    ]
+    raise typer.Exit(_child("batcher.bench", settings, *options))
 
 
-def _check(flags: dict[str, str], which: str | None, *options: str) -> int:
-    settings, _ = load(os.environ, flags if which is None else {**flags, "model": which})
+def _settings(flags: dict[str, str], which: str | None) -> Settings:
+    return load(os.environ, flags if which is None else {**flags, "model": which})[0]
+
+
+def _child(module: str, settings: Settings, *options: str) -> int:
     # The model is loaded in a process of its own, as it is in service, and this one needs no runtime for it.
     argv = [
-        *service_argv("batcher.check"),
+        *service_argv(module),
         *("--device", settings.device, "--precision", settings.precision, "--threads", str(settings.threads)),
         *(["--cache-dir", settings.cache_dir] if settings.cache_dir else []),
         *options,
         settings.model,
     ]
-    with progress(f"loading {settings.model}"):
-        ended = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    typer.echo(ended.stdout, nl=False)
-    return ended.returncode
+    with progress(f"loading {settings.model}") as shown:
+        code, found = run(argv, lambda what, done, total: shown.show(bar(what, done, total)))
+    typer.echo(found, nl=False)
+    return code
 
 
 def _parsed(text: str) -> ModelSpec:

@@ -16,6 +16,7 @@ from rich.text import Text
 from inferq.errors import first_of
 
 PLAIN_WIDTH: Final = 120
+BAR_WIDTH: Final = 30
 
 
 def output() -> Console:
@@ -59,6 +60,15 @@ def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
         return
     with Live(spinner, console=console, transient=True, refresh_per_second=8, redirect_stdout=False):
         yield Progress(spinner, console)
+
+
+def bar(text: str, done: int, total: int) -> str:
+    """Return a text with a bar of how much is done; without one where the total is not known."""
+    if not total:
+        return text
+    share = min(max(done / total, 0.0), 1.0)
+    filled = round(share * BAR_WIDTH)
+    return f"{'━' * filled}{'─' * (BAR_WIDTH - filled)} {share:4.0%}  {text}"
 
 
 def printable(text: str, most: int = 0) -> str:

@@ -11,7 +11,7 @@ from batcher.model import OnnxModel
 from batcher.tokenizer import FolderTokenizer
 from batcher.wire import pack_run
 from inferq import export as export_module
-from inferq import hub
+from inferq import hub, onnxfile
 from inferq.errors import OperatorError
 from inferq.export import export, random_distilbert
 from inferq.modelfolder import check
@@ -56,7 +56,7 @@ def test_an_exported_folder_answers_as_torch_does(tmp_path: Path, family: str) -
     tokenizer = FolderTokenizer(folder)
     rows = [tokenizer.encode(text).ids for text in ("good film", "a bad plot, a bad film")]
     ids, mask = pack_run(1, rows, pad_id=tokenizer.pad_id).arrays()
-    got = OnnxModel(folder, device="cpu", threads=1).run(ids, mask).logits
+    got = OnnxModel(folder, device="cpu", threads=1).run(ids, mask)
     with torch.no_grad():
         expected = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask)).logits.numpy()
     assert np.abs(got - expected).max() < 1e-4
@@ -117,10 +117,49 @@ def test_an_existing_target_is_left_alone(tmp_path: Path) -> None:
 def test_attention_that_does_not_fuse_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph that came out slow is not kept."""
     _source(tmp_path / "source", "distilbert")
-    monkeypatch.setattr(export_module, "_ATTENTION", ())
+    monkeypatch.setattr(onnxfile, "ATTENTION", ())
     with pytest.raises(OperatorError, match="0 of 2 attention layers fused"):
         export(str(tmp_path / "source"), tmp_path / "made")
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_a_precision_is_made_beside_fp32(tmp_path: Path, precision: str) -> None:
+    """A Hugging Face folder gives both files at once, each with its attention fused."""
+    _source(tmp_path / "source", "distilbert")
+    exported = export(str(tmp_path / "source"), tmp_path / "made", precision=precision)
+    assert (exported.precision, exported.layers, exported.fused_attention) == (precision, 2, 2)
+    folder = check(tmp_path / "made", name="made")
+    ids, mask = pack_run(1, [[2, 4, 7, 3], [2, 5, 3]]).arrays()
+    expected, got = (
+        OnnxModel(folder, device="cpu", precision=name).run(ids, mask) for name in ("fp32", precision)
+    )
+    assert np.abs(got - expected).max() < 0.05
+
+
+def test_a_graph_that_another_tool_left_unfused_is_fused_on_the_way(tmp_path: Path) -> None:
+    """The fp32 file stays as it was; int8 is made from a fused one."""
+    model = _source(tmp_path / "source", "distilbert")
+    model.config.return_dict = False
+    ones = torch.ones(2, 7, dtype=torch.long)
+    names = ["input_ids", "attention_mask"]
+    torch.onnx.export(
+        transformers.AutoModelForSequenceClassification.from_config(
+            model.config, attn_implementation="eager"
+        ).eval(),
+        (),
+        str(tmp_path / "source" / "model.onnx"),
+        kwargs=dict.fromkeys(names, ones),
+        input_names=names,
+        output_names=["logits"],
+        dynamic_axes={name: {0: "batch", 1: "length"} for name in names},
+        opset_version=17,
+        dynamo=False,
+    )
+    exported = export(str(tmp_path / "source"), tmp_path / "made", precision="int8")
+    assert onnxfile.fused_attention(tmp_path / "made" / "model.onnx") == 0
+    assert exported.fused_attention == 2
+    assert not (tmp_path / "made" / "model.safetensors").exists()
 
 
 def test_a_random_distilbert_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
