@@ -14,21 +14,16 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from batcher.assembly import Assembly, assemble, make_engine
 from batcher.engine import Engine
-from batcher.policy import make_policy
-from batcher.settling import Settler
 from batcher.tally import Tally
 from batcher.tokenizer import TextTokenizer, open_tokenizer
-from batcher.window import Window
-from batcher.wire import Load
-from batcher.worker import Worker
 from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
-from inferq.cpus import available_cpus
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, beat, leave
+from inferq.heartbeats import EVERY_S, BatcherBeat, CacheTotals, beat, leave
 from inferq.modelfolder import ModelFolder, resolve
 from inferq.modelspec import parse
 from inferq.redis import connect
@@ -61,9 +56,8 @@ class Service:
             self._redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s
         )
         self._broker = make_broker(settings, self._store)
-        self._device = "unknown"
         self._engine: Engine | None = None
-        self._worker: Worker | None = None
+        self._assembly: Assembly | None = None
         self._consumer: Consumer | None = None
 
     async def run(self, listener: socket.socket) -> None:
@@ -93,50 +87,11 @@ class Service:
         _log.info("batcher.stopped")
 
     async def _prepare(self) -> None:
-        """Load tokenizer and model."""
-        settings = self._settings
+        """Load tokenizer and model, and measure what batches cost."""
         folder, tokenizer = await _in_thread(self._open_files)
-        engine = Engine(
-            Load(
-                spec=settings.model,
-                folder=str(folder.path) if folder is not None else None,
-                device=settings.device,
-                precision=settings.precision,
-                threads=settings.threads or max(1, available_cpus() // settings.batchers),
-            ),
-            timeout_ms=settings.engine_timeout_ms,
-            pad_id=tokenizer.pad_id,
-        )
-        self._engine = engine
-        loaded = await engine.start()
-        self._device = loaded.device
-        _log.info(
-            "batcher.model_loaded",
-            model=self._spec.name,
-            digest=loaded.digest[:16],
-            device=loaded.device,
-            fallback=loaded.fallback_reason,
-            load_ms=round(loaded.load_ms),
-        )
-        settler = Settler(
-            self._store,
-            self._tally,
-            batcher_id=self._id,
-            labels=loaded.labels,
-            max_attempts=settings.max_attempts,
-        )
-        self._worker = Worker(
-            window=Window(max_batch_size=settings.max_batch_size, max_batch_tokens=settings.max_batch_tokens),
-            policy=make_policy(
-                settings.batch_policy,
-                max_batch_size=settings.max_batch_size,
-                max_wait_ms=settings.max_wait_ms,
-            ),
-            tokenizer=tokenizer,
-            engine=engine,
-            settler=settler,
-            tally=self._tally,
-            clock=time.monotonic,
+        self._engine = make_engine(self._settings, folder, tokenizer)
+        self._assembly = await assemble(
+            self._settings, self._engine, tokenizer, self._store, self._tally, batcher_id=self._id
         )
 
     def _open_files(self) -> tuple[ModelFolder | None, TextTokenizer]:
@@ -145,28 +100,29 @@ class Service:
 
     async def _consume(self) -> None:
         """Begin to take jobs, trying until the broker is there."""
-        assert self._worker is not None, "the model is loaded first"
+        assert self._assembly is not None, "the model is loaded first"
+        worker = self._assembly.worker
         await open_when_there(self._broker, self._stopping, _log)
         names = self._settings.names
         backoff = Backoff()
         while True:
             try:
                 self._consumer = await self._broker.consume(
-                    names.queues(), self._settings.prefetch, self._id, self._worker.deliver
+                    names.queues(), self._settings.prefetch, self._id, worker.deliver
                 )
             except Unavailable as error:
                 _log.warning("batcher.broker_away", error=error.detail)
                 await asyncio.sleep(backoff.next_s())
             else:
-                self._worker.settler.attach(self._consumer)
+                worker.attach(self._consumer)
                 _log.info("batcher.consuming", id=self._id, queues=list(names.queues()))
                 return
 
     async def _work(self) -> None:
         """Run batches until ``stopping``, then finish the present one and give back the rest."""
-        worker, consumer = self._worker, self._consumer
-        assert worker is not None
-        assert consumer is not None
+        assert self._assembly is not None
+        assert self._consumer is not None
+        worker, consumer = self._assembly.worker, self._consumer
         working = asyncio.create_task(worker.run(), name="worker")
         stop = asyncio.create_task(self._stopping.wait(), name="stopping")
         try:
@@ -204,8 +160,9 @@ class Service:
         if self._consumer is not None and self._consumer.ready:
             found["broker"] = "ok"
         if self._engine is not None and self._engine.ready:
-            found["engine"] = "ok"
-        elif self._worker is not None:
+            # Until it is warm nobody knows what a batch costs.
+            found["engine"] = "ok" if self._assembly is not None else "warming up"
+        elif self._assembly is not None:
             found["engine"] = "restarting"
         try:
             await self._store.ping()
@@ -214,28 +171,39 @@ class Service:
         return found
 
     def _state(self) -> str:
-        if self._worker is None or self._engine is None:
+        if self._assembly is None or self._engine is None:
             return "loading"
         if not self._engine.ready:
             return "restarting"
-        return "idle" if self._worker.idle else "busy"
+        return "idle" if self._assembly.worker.idle else "busy"
+
+    def _entry(self) -> BatcherBeat:
+        entry = BatcherBeat(
+            id=self._id,
+            at_ms=int(wall_ms()),
+            model=self._spec.name,
+            device="unknown",
+            state=self._state(),
+            last_progress_s=time.monotonic() - self._tally.progress_s,
+            drain_rate=self._tally.drain_rate,
+            held=[],
+            seen_ms=self._tally.seen_ms,
+            batches=self._tally.totals,
+            precision=self._settings.precision,
+        )
+        if self._assembly is not None:
+            self._tally.restarted(self._assembly.engine.restarts)
+            loaded, cache = self._assembly.loaded, self._assembly.cache
+            entry.device, entry.fallback_reason = loaded.device, loaded.fallback_reason
+            entry.digest, entry.layout = loaded.digest, self._assembly.warmth.layout.text
+            entry.cache = CacheTotals(hits=cache.hits, misses=cache.misses)
+            entry.held = self._assembly.worker.held
+        return entry
 
     async def _beat(self) -> None:
         while True:
-            entry = BatcherBeat(
-                id=self._id,
-                at_ms=int(wall_ms()),
-                model=self._spec.name,
-                device=self._device,
-                state=self._state(),
-                last_progress_s=time.monotonic() - self._tally.progress_s,
-                drain_rate=self._tally.drain_rate,
-                held=[] if self._worker is None else self._worker.held,
-                seen_ms=self._tally.seen_ms,
-                batches=self._tally.totals,
-            )
             with suppress(Unavailable):
-                await beat(self._redis, self._settings.names.batchers, entry)
+                await beat(self._redis, self._settings.names.batchers, self._entry())
             await asyncio.sleep(EVERY_S)
 
 

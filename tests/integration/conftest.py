@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.batcherrig import MakeRig, rigs
 from tests.deployment import Deployment, deployment
 
 
@@ -32,3 +33,10 @@ async def either(namespace: str, valkey_url: str, broker_url: str) -> AsyncItera
     """A deployment on each of the brokers in turn."""
     async with deployment(namespace, valkey_url, broker_url) as it:
         yield it
+
+
+@pytest.fixture
+async def make_rig(namespace: str, valkey_url: str, broker_url: str) -> AsyncIterator[MakeRig]:
+    """Makes rigs with given settings, on each of the brokers in turn."""
+    async with rigs(namespace, valkey_url, broker_url) as make:
+        yield make

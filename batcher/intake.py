@@ -1,0 +1,106 @@
+"""What becomes of a delivery: an item for the window, a refusal, or a job whose answer is there or on its way.
+
+A job that does not forbid it is looked up among the finished results of equal inputs before it is tokenised.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from batcher.cache import ResultCache
+from batcher.item import Item
+from batcher.tally import Tally
+from batcher.tokenizer import Encoded, InputRefused, TextTokenizer
+from inferq.cachekey import cache_key
+from inferq.errors import Undecodable
+from inferq.jobs import ErrorCode, Priority, Result
+from inferq.messages import Delivery, decode_job
+from inferq.steps import Origin
+from inferq.store import wall_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A delivery that cannot be run, and why; ``origin`` is None when it could not be read."""
+
+    delivery: Delivery
+    origin: Origin | None
+    code: ErrorCode
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A job whose result is known."""
+
+    item: Item
+    result: Result
+
+
+_NO_TOKENS = Encoded([], False)
+
+
+class Intake:
+    """Reads deliveries for one batcher; ``clock`` gives seconds that never go back, ``slo_ms`` is every job's budget.
+
+    ``cache`` is None when equal inputs are all to be run.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokenizer: TextTokenizer,
+        tally: Tally,
+        cache: ResultCache | None,
+        model_digest: str,
+        precision: str,
+        slo_ms: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._tokenizer, self._tally, self._cache = tokenizer, tally, cache
+        self._digest, self._precision = model_digest, precision
+        self._slo_s, self._clock = slo_ms / 1000, clock
+
+    def read(self, delivery: Delivery) -> Origin | Refusal:
+        """Decode a delivery."""
+        try:
+            job = decode_job(delivery.body)
+        except Undecodable as error:
+            return Refusal(delivery=delivery, origin=None, code=ErrorCode.UNDECODABLE, reason=error.reason)
+        self._tally.saw(delivery.queue, job.created_ms)
+        return Origin(job=job, queue=delivery.queue, message=delivery.body)
+
+    def admit(self, delivery: Delivery, origin: Origin) -> Item | Found | Refusal:
+        """Return what is to be done with a job that is not in our hands yet."""
+        job, begun_s, arrived_ms = origin.job, self._clock(), wall_ms()
+        key, encoded, known, tokenize_ms = None, _NO_TOKENS, None, 0.0
+        if self._cache is not None and job.cache:
+            key = cache_key(model_digest=self._digest, precision=self._precision, text=job.text)
+            known = self._cache.get(key)
+            self._tally.looked_up(hit=known is not None)
+        if known is None:
+            try:
+                encoded = self._tokenizer.encode(job.text)
+            except InputRefused as error:
+                return Refusal(
+                    delivery=delivery, origin=origin, code=ErrorCode.INVALID_INPUT, reason=error.reason
+                )
+            tokenize_ms = (self._clock() - begun_s) * 1000
+        due_s = inf if job.deadline_ms is None else begun_s + (job.deadline_ms - arrived_ms) / 1000
+        accepted_s = begun_s - max(0.0, arrived_ms - job.created_ms) / 1000
+        item = Item(
+            job_id=job.job_id,
+            length=len(encoded.ids),
+            arrived_s=begun_s,
+            budget_s=min(due_s, accepted_s + self._slo_s),
+            due_s=due_s,
+            key=key,
+            interactive=job.priority is Priority.INTERACTIVE,
+            origin=origin,
+            deliveries=[delivery],
+            ids=encoded.ids,
+            truncated=encoded.truncated,
+            arrived_ms=arrived_ms,
+            tokenize_ms=tokenize_ms,
+        )
+        return item if known is None else Found(item=item, result=known)
