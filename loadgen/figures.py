@@ -27,6 +27,11 @@ def at_most(name: str, value: float, limit: float, unit: str) -> Figure:
     return Figure(name=name, value=value, unit=unit, goal=f"at most {limit:g} {unit}", holds=value <= limit)
 
 
+def at_least(name: str, value: float, limit: float, unit: str) -> Figure:
+    """Return a figure that holds from ``limit`` on."""
+    return Figure(name=name, value=value, unit=unit, goal=f"at least {limit:g} {unit}", holds=value >= limit)
+
+
 def equal(name: str, value: float, wanted: float, unit: str) -> Figure:
     """Return a figure that holds when it is exactly ``wanted``."""
     return Figure(name=name, value=value, unit=unit, goal=f"{wanted:g} {unit}", holds=value == wanted)

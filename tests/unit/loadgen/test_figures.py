@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.figures import Figure, at_most, equal, percentile
+from loadgen.figures import Figure, at_least, at_most, equal, percentile
 
 values = st.lists(st.floats(min_value=-1e9, max_value=1e9), min_size=1, max_size=200).map(sorted)
 
@@ -25,6 +25,15 @@ values = st.lists(st.floats(min_value=-1e9, max_value=1e9), min_size=1, max_size
         (at_most("memory", 80.5, 80.0, "MB"), "memory: 80.5 MB (goal at most 80 MB) falls short"),
         (at_most("memory", math.inf, 80.0, "MB"), "memory: inf MB (goal at most 80 MB) falls short"),
         (at_most("memory", math.nan, 80.0, "MB"), "memory: nan MB (goal at most 80 MB) falls short"),
+        (at_least("over bare", 1.6, 1.6, "times"), "over bare: 1.60 times (goal at least 1.6 times) holds"),
+        (
+            at_least("over bare", 1.59, 1.6, "times"),
+            "over bare: 1.59 times (goal at least 1.6 times) falls short",
+        ),
+        (
+            at_least("over bare", math.nan, 1.6, "times"),
+            "over bare: nan times (goal at least 1.6 times) falls short",
+        ),
         (equal("done", 4500, 4500, "jobs"), "done: 4500 jobs (goal 4500 jobs) holds"),
         (equal("done", 4499, 4500, "jobs"), "done: 4499 jobs (goal 4500 jobs) falls short"),
     ],

@@ -1,0 +1,200 @@
+"""The figures of batching, part by part; a part that fails is said and the others go on.
+
+In full it takes about 40 minutes on two cores, `QUICK` about 10, and each part can be run alone. Figures that need the
+full-size model are left out without its folder. What one part measures and another needs, the capacity at saturation
+and the time of one job, is measured once.
+"""
+
+import statistics
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from inferq.errors import OperatorError, first_line
+from loadgen import endurance, goodput, jobcost, lightload, poison, prediction, saturation
+from loadgen.bareloops import ALONE
+from loadgen.figures import Figure
+
+FULL_SIZE: Final = "full-size"
+BUILTIN: Final = "builtin"
+MAKE_ONE: Final = (
+    "figures of the full-size model are left out: make one with"
+    " `inferq model random TARGET` and name it with --full-size TARGET"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How often and how long each part is run, in seconds a run."""
+
+    rounds: int
+    saturation_s: float
+    prediction_s: float
+    light_s: float
+    goodput_s: float
+    cost_jobs: int
+    endurance_batches: int
+    endurance_s: float
+
+
+FULL: Final = Effort(
+    rounds=3,
+    saturation_s=15.0,
+    prediction_s=30.0,
+    light_s=12.0,
+    goodput_s=5.0,
+    cost_jobs=12_000,
+    endurance_batches=endurance.BATCHES,
+    endurance_s=480.0,
+)
+QUICK: Final = Effort(
+    rounds=1,
+    saturation_s=6.0,
+    prediction_s=12.0,
+    light_s=6.0,
+    goodput_s=4.0,
+    cost_jobs=10_000,
+    endurance_batches=2_000,
+    endurance_s=60.0,
+)
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """One run: ``models`` by kind, progress to ``say``, figures to ``show`` as soon as they are known."""
+
+    models: dict[str, str]
+    brokers: Sequence[str]
+    effort: Effort
+    say: Callable[[str], None]
+    show: Callable[[list[Figure]], None]
+    _capacities: dict[str, float] = field(default_factory=dict)
+    _one_job_ms: dict[str, float] = field(default_factory=dict)
+
+    async def run(self, parts: Sequence[str]) -> bool:
+        """Run parts in the order of `PARTS`; return whether all of them could be measured."""
+        whole = True
+        for name, part in PARTS.items():
+            if name not in parts:
+                continue
+            try:
+                await part(self)
+            except (OSError, TimeoutError, OperatorError, ExceptionGroup) as error:
+                self.say(f"{name} could not be measured: {_reason(error)}")
+                whole = False
+        return whole
+
+    async def saturation(self) -> None:
+        """Throughput beside bare loops, and padding."""
+        for kind, model in self.models.items():
+            found = await saturation.rounds(
+                model, self.brokers, count=self.effort.rounds, seconds=self.effort.saturation_s, say=self.say
+            )
+            self._capacities[kind] = statistics.median(one.runs["streams"].done_per_s for one in found)
+            self._one_job_ms[kind] = statistics.median(saturation.one_job_ms(one.bare) for one in found)
+            self.show(saturation.judged(kind, found))
+
+    async def prediction(self) -> None:
+        """Measured over simulated times at 70 % load."""
+        for kind, model in self.models.items():
+            found = await prediction.rounds(
+                model,
+                capacity=await self._capacity(kind),
+                count=self.effort.rounds,
+                seconds=self.effort.prediction_s,
+                say=self.say,
+            )
+            self.show(prediction.judged(kind, found, goals=kind == FULL_SIZE))
+
+    async def goodput(self) -> None:
+        """Jobs in time by policy and load; the full-size model's, else the built-in's."""
+        kind = next(iter(self.models))
+        capacity = await self._capacity(kind)
+        found = await goodput.rounds(
+            self.models[kind],
+            capacity=capacity,
+            one_job_ms=await self._alone_ms(kind),
+            count=self.effort.rounds,
+            seconds=self.effort.goodput_s,
+            say=self.say,
+        )
+        self.show(goodput.judged(kind, found, capacity=capacity))
+
+    async def light(self) -> None:
+        """The median at 30 % load beside one by one."""
+        for kind, model in self.models.items():
+            found = await lightload.rounds(
+                model,
+                capacity=await self._capacity(kind),
+                count=self.effort.rounds,
+                seconds=self.effort.light_s,
+                say=self.say,
+            )
+            self.show(lightload.judged(kind, found))
+
+    async def poison(self) -> None:
+        """One poison among 64."""
+        for broker, found in (await poison.all_poisoned(self.brokers, say=self.say)).items():
+            self.show(poison.judged(broker, found))
+
+    async def cost(self) -> None:
+        """The batcher's own CPU for a job."""
+        found = await jobcost.rounds(
+            self.brokers, count=self.effort.rounds, jobs=self.effort.cost_jobs, say=self.say
+        )
+        for broker, runs in found.items():
+            self.show(jobcost.judged(broker, runs))
+
+    async def endurance(self) -> None:
+        """Memory over random shapes, with the built-in model."""
+        model = self.models[BUILTIN]
+        found = await endurance.endured(
+            model, batches=self.effort.endurance_batches, most_s=self.effort.endurance_s, say=self.say
+        )
+        self.show(endurance.judged(BUILTIN, found))
+
+    async def _capacity(self, kind: str) -> float:
+        """Return the jobs a second that `slo` does at saturation."""
+        if kind not in self._capacities:
+            self.say(f"{kind}: capacity")
+            found = await saturation.saturating(
+                "streams",
+                self.models[kind],
+                # One by one on all threads is about what a pipeline does at least.
+                expected=1000 / await self._alone_ms(kind),
+                seconds=self.effort.saturation_s,
+                say=self.say,
+            )
+            self._capacities[kind] = found.done_per_s
+        return self._capacities[kind]
+
+    async def _alone_ms(self, kind: str) -> float:
+        """Return the engine's time for one job on all threads."""
+        if kind not in self._one_job_ms:
+            loops = await saturation.bare(
+                self.models[kind], seconds=self.effort.saturation_s / 3, loops=(ALONE,)
+            )
+            self._one_job_ms[kind] = saturation.one_job_ms(loops)
+        return self._one_job_ms[kind]
+
+
+PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
+    "saturation": Bench.saturation,
+    "prediction": Bench.prediction,
+    "goodput": Bench.goodput,
+    "light": Bench.light,
+    "poison": Bench.poison,
+    "cost": Bench.cost,
+    "endurance": Bench.endurance,
+}
+
+
+def models(full_size: str | None) -> dict[str, str]:
+    """Return the models to measure by kind, the full-size one first where there is one."""
+    return ({FULL_SIZE: full_size} if full_size else {}) | {BUILTIN: "builtin"}
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return first_line(error)
