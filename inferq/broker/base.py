@@ -22,8 +22,8 @@ Deliver = Callable[[Delivery], None]
 class Consumer(Protocol):
     """A batcher's end of a set of queues.
 
-    At most ``prefetch`` deliveries of a queue are out at a time. Where the broker can bound several queues together, as
-    Streams can, that holds for all of them; otherwise those after the first have half of it each.
+    At most ``prefetch`` deliveries of all queues together are out at a time. The first queue comes first, but the later
+    ones are never starved while it is busy, nor do they fill what the first one needs: see `inferq.broker.shares`.
     """
 
     @property

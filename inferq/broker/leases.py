@@ -6,7 +6,7 @@ consumers without one and takes over what they held, so a dead one's jobs run ag
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from inferq.broker.stream_scripts import CLAIM, GIVE_BACK
 from inferq.names import GROUP, Names
@@ -17,7 +17,8 @@ RENEW_S: Final = 1.0
 # A consumer that never has a lease: what is assigned to it is free for the next one who looks.
 NOBODY: Final = "nobody"
 
-Entry = tuple[bytes, dict[bytes, bytes]]
+# Its id and its fields, name by value, as Redis answers; without fields when it was deleted.
+Entry = tuple[bytes, list[bytes] | None]
 
 
 async def renew(redis: Client, names: Names, consumer: str) -> None:
@@ -32,8 +33,8 @@ async def release(redis: Client, names: Names, consumer: str) -> None:
 
 async def claim(redis: Client, names: Names, stream: str, consumer: str, room: int) -> list[Entry]:
     """Take over at most ``room`` entries of dead consumers of a stream; forgets dead consumers without entries."""
-    rows: list[Any] = await evaluate(redis, CLAIM, [stream], [GROUP, consumer, names.lease(""), room])
-    return [(row[0], dict(zip(row[1][::2], row[1][1::2], strict=True))) for row in rows]
+    entries: list[Entry] = await evaluate(redis, CLAIM, [stream], [GROUP, consumer, names.lease(""), room])
+    return entries
 
 
 async def abandon(redis: Client, stream: str, consumer: str, entry_ids: Sequence[bytes]) -> None:

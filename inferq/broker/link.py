@@ -41,8 +41,16 @@ class Link:
     ``epoch`` counts connections: what was received over an earlier one cannot be settled over this one.
     """
 
-    def __init__(self, url: str, *, purpose: str, setup: Setup) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        purpose: str,
+        setup: Setup,
+        connection_class: type[aio_pika.Connection] = aio_pika.Connection,
+    ) -> None:
         self._url, self._purpose, self._setup = url, purpose, setup
+        self._connection_class = connection_class
         self._connection: AbstractConnection | None = None
         self._lost = asyncio.Event()
         self._set_up = False
@@ -101,6 +109,7 @@ class Link:
                 timeout=CONNECT_TIMEOUT_S,
                 heartbeat=HEARTBEAT_S,
                 client_properties={"connection_name": f"inferq {self._purpose}"},
+                connection_class=self._connection_class,
             )
             self._connection.close_callbacks.add(lambda *_: lost.set())
             self.epoch += 1

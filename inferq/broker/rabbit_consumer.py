@@ -1,31 +1,34 @@
 """A batcher's end of RabbitMQ queues, over a connection of its own.
 
-Each queue has a consumer with a prefetch of its own: the first queue (interactive) the whole one, further ones half of
-it, since quorum queues know no prefetch over several queues. A consumer that the broker cancels, as when its queue is
-deleted, is a lost connection: everything is declared and begun anew.
+One prefetch for all queues is kept by consumers whose shares sum up to it and follow what comes; see
+`inferq.broker.shares`. A consumer that the broker cancels, as when its queue is deleted, is a lost connection, and so
+is whatever else goes wrong on the channel: everything is declared and begun anew.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import structlog
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
+from aio_pika.abc import AbstractChannel, AbstractConnection
 
-from inferq.broker.amqp_errors import translated
+from inferq.background import end, spawn
 from inferq.broker.base import Deliver
 from inferq.broker.link import CLOSE_TIMEOUT_S, Link
+from inferq.broker.rabbit_subscription import Subscription
+from inferq.broker.sieved_connection import SievedConnection
 from inferq.errors import Unavailable
 from inferq.messages import DeadLetter, Delivery
 
-_log = structlog.get_logger(__name__)
+# How often the shares of the queues are looked at.
+LOOK_S: Final = 0.25
 
-# Settling writes a frame and waits for no answer; it waits only while the socket is full.
-SETTLE_S: Final = 5.0
+_log = structlog.get_logger(__name__)
 
 
 class RabbitConsumer:
-    """Implements `inferq.broker.base.Consumer`; a token is the epoch of the connection and the message."""
+    """Implements `inferq.broker.base.Consumer`; a token is its subscription's."""
 
     def __init__(
         self,
@@ -40,9 +43,9 @@ class RabbitConsumer:
     ) -> None:
         self._queues, self._prefetch, self._name, self._deliver = tuple(queues), prefetch, name, deliver
         self._declare, self._bury = declare, bury
-        self._link = Link(url, purpose="consume", setup=self._setup)
-        self._held: dict[int, Delivery] = {}
-        self._cancels: list[Callable[[], Awaitable[Any]]] = []
+        self._link = Link(url, purpose="consume", setup=self._setup, connection_class=SievedConnection)
+        self._subscription: Subscription | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
@@ -53,35 +56,28 @@ class RabbitConsumer:
     async def start(self) -> None:
         """Connect and consume; raises `OperatorError` or `Unavailable`."""
         await self._link.open()
+        self._looking = spawn(self._look(), "amqp-shares")
 
     def held(self, delivery: Delivery) -> bool:
         """Whether the delivery came over the present connection and is not settled."""
-        epoch, message = delivery.token
+        subscription = self._subscription
         # Deliveries come in before the set-up has ended.
         return (
-            epoch == self._link.epoch
+            subscription is not None
+            and delivery.token[0] is subscription
             and self._link.connected
-            and self._held.get(message.delivery_tag) is delivery
+            and subscription.holds(delivery)
         )
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge; what came over a lost connection will come again, and its record will say that it ended."""
-        ours = {delivery.token[1].delivery_tag: delivery for delivery in self._settle(deliveries)}
-        # Whatever is older than the oldest that is still held goes with one frame instead of one for each.
-        oldest_held = min(self._held, default=max(ours, default=0) + 1)
-        together = max((tag for tag in ours if tag < oldest_held), default=None)
-        for tag, delivery in ours.items():
-            if tag == together or tag > oldest_held:
-                with suppress(Unavailable):
-                    async with translated("take an ack", timeout_s=SETTLE_S):
-                        await delivery.token[1].ack(multiple=tag == together)
+        if (subscription := self._present) is not None:
+            subscription.ack([one for one in deliveries if one.token[0] is subscription])
 
     async def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Put deliveries back into their queues."""
-        for delivery in self._settle(deliveries):
-            with suppress(Unavailable):
-                async with translated("take a job back", timeout_s=SETTLE_S):
-                    await delivery.token[1].reject(requeue=True)
+        if (subscription := self._present) is not None:
+            subscription.give_back([one for one in deliveries if one.token[0] is subscription])
 
     async def bury(self, delivery: Delivery, letter: DeadLetter) -> None:
         """Publish the dead letter, confirmed, then acknowledge; raises `Unavailable`."""
@@ -91,63 +87,54 @@ class RabbitConsumer:
     async def stop(self) -> None:
         """Cancel the consumers; what is held stays ours."""
         self._stopping = True
-        cancels, self._cancels = self._cancels, []
-        with suppress(Unavailable):
-            async with translated("end a consumer", timeout_s=CLOSE_TIMEOUT_S):
-                for cancel in cancels:
-                    await cancel()
+        if (subscription := self._present) is not None:
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await subscription.stop()
 
     async def close(self) -> None:
         """Stop and disconnect; the broker puts back what was not settled."""
         await self.stop()
+        await end(self._looking)
         await self._link.close()
 
+    @property
+    def _present(self) -> Subscription | None:
+        return self._subscription if self._link.connected else None
+
     async def _setup(self, link: Link, connection: AbstractConnection) -> None:
+        assert isinstance(connection, SievedConnection), "it is the class that the link was given"
+        # What came over the last connection is ours no more.
+        self._subscription = None
         channel = await link.channel()
         await self._declare(channel)
         underlay = await channel.get_underlay_channel()
         underlay.on_consumer_cancel_callbacks.add(self._on_cancel)
-        self._held, self._cancels = {}, []
-        epoch = link.epoch
-        if self._stopping:
-            return
-        for index, name in enumerate(self._queues):
-            # The count holds for consumers that are begun after it.
-            await channel.set_qos(
-                prefetch_count=self._prefetch if index == 0 else max(1, self._prefetch // 2)
-            )
-            queue = await channel.get_queue(name, ensure=False)
+        self._subscription = subscription = Subscription(
+            underlay,
+            self._queues,
+            prefetch=self._prefetch,
+            name=f"{self._name}-{link.epoch}",
+            deliver=self._deliver,
+            write=connection.write,
+        )
+        connection.listen(subscription.take)
+        if not self._stopping:
+            await subscription.start()
 
-            async def take(message: AbstractIncomingMessage, name: str = name) -> None:
-                if epoch != link.epoch:
-                    return
-                delivery = Delivery(
-                    queue=name,
-                    body=message.body,
-                    redelivered=bool(message.redelivered),
-                    token=(epoch, message),
-                )
-                if message.delivery_tag is not None:
-                    self._held[message.delivery_tag] = delivery
-                self._deliver(delivery)
-
-            tag = await queue.consume(take, consumer_tag=f"{self._name}-{index}-{epoch}")
-
-            async def cancel(queue: Any = queue, tag: str = tag) -> None:
-                await queue.cancel(tag)
-
-            self._cancels.append(cancel)
+    async def _look(self) -> None:
+        while not self._stopping:
+            await asyncio.sleep(LOOK_S)
+            # Before its set-up is done, a subscription is not all there.
+            if not self._link.ready or (subscription := self._subscription) is None:
+                continue
+            try:
+                await subscription.look()
+            except Unavailable as error:
+                if subscription is self._present:
+                    _log.warning("broker.shares_not_changed", consumer=self._name, error=error.detail)
+                    self._link.fail()
 
     def _on_cancel(self, _: Any) -> None:
         _log.warning("broker.consumer_cancelled", consumer=self._name)
         self._link.fail()
-
-    def _settle(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Strike deliveries off; return those that the present connection can settle."""
-        ours = []
-        for delivery in deliveries:
-            # Asked one by one: the same delivery named twice is settled once.
-            if self.held(delivery):
-                del self._held[delivery.token[1].delivery_tag]
-                ours.append(delivery)
-        return ours

@@ -7,15 +7,12 @@ Publishing and consuming have separate connections: a memory alarm blocks the on
 """
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
 import structlog
-from aio_pika import DeliveryMode, Message
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
-from aio_pika.exceptions import DeliveryError, PublishError
+from aio_pika.abc import AbstractChannel, AbstractConnection
 
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
@@ -23,8 +20,10 @@ from inferq.broker import topology
 from inferq.broker.amqp_errors import translated
 from inferq.broker.base import DeadEntry, Deliver
 from inferq.broker.link import Link
+from inferq.broker.publisher import CONFIRM_S, Publisher, Returned, publisher_over
 from inferq.broker.rabbit_consumer import RabbitConsumer
 from inferq.broker.rabbit_dead import RabbitDeadLetters
+from inferq.broker.sieved_connection import PublishingConnection
 from inferq.errors import InferqError, QueueFull, Unavailable
 from inferq.heartbeats import BatcherBeat, living
 from inferq.jobs import ErrorCode, OpenJob
@@ -32,13 +31,10 @@ from inferq.messages import DeadLetter, encode_dead
 from inferq.steps import Origin, fail
 from inferq.store import Store, wall_ms
 
-CONFIRM_S: Final = 1.0
 # How often the end of a record whose publish failed is tried; about four seconds.
 END_TRIES: Final = 6
 END_AT_CLOSE_S: Final = 1.0
 POLL_S: Final = 0.25
-# How many publishes may wait for their confirms; further ones wait their turn inside their own deadline.
-IN_FLIGHT: Final = 512
 # A job this much older than the youngest one seen from its queue has been delivered, or its message is gone.
 SEEN_MARGIN_MS: Final = 5_000
 
@@ -51,12 +47,10 @@ class RabbitBroker:
     def __init__(self, url: str, store: Store, queues: Sequence[str], *, limit_jobs: int) -> None:
         self._url, self._store, self._names = url, store, store.names
         self._queues, self._limit_jobs = tuple(queues), limit_jobs
-        self._link = Link(url, purpose="publish", setup=self._setup)
+        self._link = Link(url, purpose="publish", setup=self._setup, connection_class=PublishingConnection)
         self._letters = RabbitDeadLetters(self._link, self._names)
-        self._work: AbstractExchange | None = None
-        self._dead: AbstractExchange | None = None
+        self._publisher: Publisher | None = None
         self._counter: AbstractChannel | None = None
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._mending = asyncio.Lock()
         self._poller: asyncio.Task[None] | None = None
         self._waiting_jobs = 0
@@ -176,9 +170,12 @@ class RabbitBroker:
         return await self._letters.settle_dropped(bury, unknown_queue=self._queues[0])
 
     async def _setup(self, link: Link, connection: AbstractConnection) -> None:
-        channel = await link.channel(publisher_confirms=True, on_return_raises=True)
-        self._work, self._dead = await topology.declare(channel, self._names, self._queues, self._limit_jobs)
+        assert isinstance(connection, PublishingConnection), "it is the class that the link was given"
         self._counter = await link.channel()
+        await topology.declare(self._counter, self._names, self._queues, self._limit_jobs)
+        # Of its own: the publisher counts what goes over it, as the broker does.
+        channel = await link.channel(publisher_confirms=True)
+        self._publisher = await publisher_over(connection, channel)
 
     async def _create_and_publish(self, origin: Origin) -> None:
         """Create the record and publish; when either fails, or is given up, end the record."""
@@ -201,15 +198,16 @@ class RabbitBroker:
 
     async def _publish(self, queue: str, body: bytes, job_id: str) -> None:
         """Publish within `CONFIRM_S`, waiting for a slot and declaring what vanished included."""
+        until_s = asyncio.get_running_loop().time() + CONFIRM_S
         try:
-            async with asyncio.timeout(CONFIRM_S), self._slots:
-                try:
-                    await self._send(self._work, queue, body, job_id)
-                except _Returned:
-                    # The queue or its binding vanished. Declare, and try this once more.
+            try:
+                await self._send(self._names.exchange, queue, body, job_id)
+            except Returned:
+                # The queue or its binding vanished. Declare, and try this once more.
+                async with asyncio.timeout_at(until_s):
                     await self._mend()
-                    await self._send(self._work, queue, body, job_id)
-        except _Returned as error:
+                    await self._send(self._names.exchange, queue, body, job_id)
+        except Returned as error:
             raise Unavailable(f"the broker has no queue {queue}") from error
         except TimeoutError as error:
             raise Unavailable("the broker did not confirm in time") from error
@@ -227,28 +225,17 @@ class RabbitBroker:
 
     async def _bury(self, letter: DeadLetter) -> None:
         try:
-            await self._send(self._dead, self._names.dead_queue, encode_dead(letter), letter.job_id)
-        except (_Returned, QueueFull) as error:
+            await self._send(
+                self._names.dead_exchange, self._names.dead_queue, encode_dead(letter), letter.job_id
+            )
+        except (Returned, QueueFull) as error:
             await self._mend()
             raise Unavailable("the broker took no dead letter") from error
 
-    async def _send(self, exchange: AbstractExchange | None, queue: str, body: bytes, job_id: str) -> None:
-        if exchange is None or not self.ready:
+    async def _send(self, exchange: str, queue: str, body: bytes, job_id: str) -> None:
+        if self._publisher is None or not self.ready:
             raise Unavailable("the broker is away")
-        message = Message(
-            body,
-            # Two messages in flight with one id would hang the second publish: unique for each attempt.
-            message_id=f"{job_id}.{secrets.token_hex(4)}",
-            content_type="application/json",
-            delivery_mode=DeliveryMode.PERSISTENT,
-        )
-        async with translated("confirm in time", timeout_s=CONFIRM_S):
-            try:
-                await exchange.publish(message, routing_key=queue, mandatory=True)
-            except PublishError as error:
-                raise _Returned(queue) from error
-            except DeliveryError as error:
-                raise QueueFull(f"the queue {queue} takes no more jobs now") from error
+        await self._publisher.publish(exchange, queue, body, job_id)
 
     async def _mend(self) -> None:
         """Declare what vanished."""
@@ -281,7 +268,3 @@ class RabbitBroker:
             return await topology.count(
                 self._counting(), queue, self._names.queue_arguments(self._limit_jobs)
             )
-
-
-class _Returned(Exception):
-    """The broker had no queue for a message, and returned it."""

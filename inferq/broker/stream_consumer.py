@@ -6,7 +6,8 @@ it is made again. An ack that was not answered is repeated until it is, since a 
 nobody else's to take.
 
 One task takes entries in, whether new, taken over or found again, so that the prefetch is kept to the entry; another
-renews the lease and does nothing else, so that no slow command can cost it.
+renews the lease and does nothing else, so that no slow command can cost it. While the one waits in the server for a
+stream, an ack may make room for another stream that could not be waited on: it reads that one beside the wait.
 """
 
 import asyncio
@@ -21,12 +22,13 @@ from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import leases
 from inferq.broker.base import Deliver
-from inferq.broker.stream_scripts import BURY, READ
-from inferq.connection import Argument
+from inferq.broker.held import Held
+from inferq.broker.stream_scripts import BURY, READ, SETTLE
 from inferq.errors import Unavailable
 from inferq.messages import DeadLetter, Delivery, encode_dead
 from inferq.names import DEAD_LIMIT, GROUP, Names
-from inferq.redis import Client, evaluate, translated
+from inferq.pipeline import Pipeline
+from inferq.redis import Client, evaluate, evaluate_many, translated
 
 BLOCK_MS: Final = 1_000
 # While there is room for fewer entries than there are streams, some of them are not waited on.
@@ -42,12 +44,12 @@ _log = structlog.get_logger(__name__)
 
 
 class StreamConsumer:
-    """Implements `inferq.broker.base.Consumer`; a token is the entry's id."""
+    """Implements `inferq.broker.base.Consumer`; a token is the entry's id. ``reader`` is its own, to wait with."""
 
     def __init__(
         self,
         redis: Client,
-        reader: Redis,
+        reader: Pipeline,
         names: Names,
         queues: Sequence[str],
         *,
@@ -57,9 +59,9 @@ class StreamConsumer:
     ) -> None:
         self._redis, self._reader, self._names = redis, reader, names
         self._queues, self._prefetch, self._name, self._deliver = tuple(queues), prefetch, name, deliver
-        self._held: dict[tuple[str, bytes], Delivery] = {}
-        self._room = asyncio.Event()
-        self._room.set()
+        self._out = Held(queues, prefetch)
+        self._settled = asyncio.Event()
+        self._awaiting: asyncio.Task[Any] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self._ready = False
@@ -83,7 +85,7 @@ class StreamConsumer:
 
     def held(self, delivery: Delivery) -> bool:
         """Whether the delivery is still to be settled."""
-        return self._held.get((delivery.queue, delivery.token)) is delivery
+        return self._out.holds(delivery)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge and delete entries; repeated until Redis has done it."""
@@ -91,19 +93,19 @@ class StreamConsumer:
             return
         backoff = Backoff()
         deadline = asyncio.get_running_loop().time() + SETTLE_S
+        calls = [([queue], [GROUP, *ids]) for queue, ids in _by_queue(deliveries).items()]
+        # Makes room, and wakes who reads, before the ack is sent: the read goes out behind it, in the same write.
+        self._out.settling(deliveries)
+        self._settled.set()
         while True:
             try:
-                # One transaction: an entry that is acked but not deleted would count as waiting for ever.
-                commands: list[Sequence[Argument]] = []
-                for queue, ids in _by_queue(deliveries).items():
-                    commands += [("XACK", queue, GROUP, *ids), ("XDEL", queue, *ids)]
-                await self._redis.commands.transaction(commands)
+                await evaluate_many(self._redis, SETTLE, calls)
             except _AWAY as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise Unavailable("Redis took no ack") from error
                 await asyncio.sleep(backoff.next_s())
             else:
-                self._forget(deliveries)
+                self._out.forget(deliveries)
                 return
 
     async def give_back(self, deliveries: Sequence[Delivery]) -> None:
@@ -127,7 +129,9 @@ class StreamConsumer:
     async def stop(self) -> None:
         """Read no more; the lease lives on, so that what is held can be finished."""
         self._stopping = True
-        await end(*self._tasks[:1])
+        await end(*self._tasks[:1], self._awaiting)
+        # So that the server gives nothing more to a read that nobody waits for.
+        await self._reader.close()
 
     async def close(self) -> None:
         """Stop, give back whatever is still ours, and end the lease."""
@@ -142,7 +146,6 @@ class StreamConsumer:
                 await leases.release(self._redis, self._names, self._name)
         except _AWAY:
             _log.warning("streams.close_failed", cure="the lease ends by itself within seconds")
-        await self._reader.aclose()
 
     async def _read(self) -> None:
         backoff = Backoff()
@@ -154,10 +157,10 @@ class StreamConsumer:
                 self._ready = True
                 backoff.reset()
                 while True:
-                    await self._room.wait()
                     await self._look_around()
-                    if self._free and not await self._read_in_order():
-                        await self._read_or_wait()
+                    self._settled.clear()
+                    if not self._out.free or not await self._read_in_order():
+                        await self._wait()
             except _AWAY as error:
                 if self._ready or backoff.tries == 0:
                     _log.warning("streams.read_failed", error=type(error).__name__)
@@ -182,27 +185,48 @@ class StreamConsumer:
         self._looks += 1
         if now >= self._claims_from_s:
             for queue in self._queues:
-                entries = await leases.claim(self._redis, self._names, queue, self._name, self._free)
+                entries = await leases.claim(
+                    self._redis, self._names, queue, self._name, self._out.free_of(queue)
+                )
                 self._add(queue, entries, redelivered=True)
         if self._looks % RECONCILE_EVERY == 0:
             await self._reconcile()
 
     async def _read_in_order(self) -> bool:
-        """Take what lies ready, earlier named streams first."""
-        rows = await evaluate(self._redis, READ, self._queues, [GROUP, self._name, self._free])
-        return self._take(
-            (queue, [(key, dict(zip(fields[::2], fields[1::2], strict=True))) for key, fields in entries])
-            for queue, entries in rows
-        )
+        """Take what lies ready, the first stream before later ones but for what is theirs."""
+        out = self._out
+        args = [GROUP, self._name, out.free, out.later_first, out.later_free]
+        return self._take(await evaluate(self._redis, READ, self._queues, args))
 
-    async def _read_or_wait(self) -> None:
-        # One of each: a read of several streams counts per stream, and the next round takes the rest in order.
-        queues = self._queues[: self._free]
-        block_ms = BLOCK_MS if len(queues) == len(self._queues) else SHORT_BLOCK_MS
-        rows = await self._reader.xreadgroup(
-            GROUP, self._name, dict.fromkeys(queues, ">"), count=1, block=block_ms
-        )
-        self._take(rows)
+    async def _wait(self) -> None:
+        """Wait in the server for an entry of each stream that may have one more out, and for room for others."""
+        out = self._out
+        if self._awaiting is None and (queues := out.may_await()):
+            all_that_may = all(queue in queues or not out.free_of(queue) for queue in self._queues)
+            out.expect(queues)
+            # One of each: a read of several streams counts per stream, and the next round takes the rest in order.
+            options = ("COUNT", 1, "BLOCK", BLOCK_MS if all_that_may else SHORT_BLOCK_MS, "STREAMS")
+            self._awaiting = asyncio.create_task(
+                self._reader.call(
+                    "XREADGROUP", "GROUP", GROUP, self._name, *options, *queues, *[">"] * len(queues)
+                ),
+                name="streams-wait",
+            )
+        if self._awaiting is None:
+            await self._settled.wait()
+            return
+        waits: set[asyncio.Task[Any]] = {self._awaiting}
+        if len(out.awaited) < len(self._queues):
+            waits.add(asyncio.create_task(self._settled.wait(), name="streams-room"))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits - {self._awaiting}:
+                wait.cancel()
+        if self._awaiting.done():
+            done, self._awaiting = self._awaiting, None
+            out.expect(())
+            self._take(done.result())
 
     async def _live(self) -> None:
         """Renew the lease."""
@@ -217,17 +241,14 @@ class StreamConsumer:
     async def _reconcile(self) -> None:
         """Deliver what is pending under our name and in nobody's hands."""
         for queue in self._queues:
-            rows: Any = await self._redis.xreadgroup(GROUP, self._name, {queue: "0"}, count=self._prefetch)
+            rows = await self._redis.commands.call(
+                "XREADGROUP", "GROUP", GROUP, self._name, "COUNT", self._prefetch, "STREAMS", queue, "0"
+            )
             self._take(rows, redelivered=True)
             # Pending without an entry: there is nothing to run; its record is the sweeper's to end.
             deleted = [entry_id for _, entries in rows or () for entry_id, fields in entries if not fields]
             if deleted:
                 await self._redis.xack(queue, GROUP, *deleted)
-
-    @property
-    def _free(self) -> int:
-        """How many more entries may be out."""
-        return max(0, self._prefetch - len(self._held))
 
     def _take(self, rows: Any, *, redelivered: bool = False) -> bool:
         taken = False
@@ -236,27 +257,22 @@ class StreamConsumer:
         return taken
 
     def _add(self, queue: str, entries: Iterable[leases.Entry], *, redelivered: bool) -> bool:
-        taken = False
+        taken, out = False, self._out
+        free = out.free_of(queue)
         for entry_id, fields in entries:
-            key = (queue, entry_id)
             # What there is no room for stays pending under our name, and is found again.
-            if key in self._held or not fields or not self._free:
+            if not fields or not free or out.has(queue, entry_id):
                 continue
-            delivery = Delivery(
-                queue=queue, body=fields.get(b"m", b""), redelivered=redelivered, token=entry_id
-            )
-            self._held[key] = delivery
+            free -= 1
+            delivery = Delivery(queue=queue, body=_message(fields), redelivered=redelivered, token=entry_id)
+            out.add(delivery)
             self._deliver(delivery)
             taken = True
-        if not self._free:
-            self._room.clear()
         return taken
 
     def _forget(self, deliveries: Iterable[Delivery]) -> None:
-        for delivery in deliveries:
-            self._held.pop((delivery.queue, delivery.token), None)
-        if self._free:
-            self._room.set()
+        self._out.forget(deliveries)
+        self._settled.set()
 
 
 async def ensure_group(redis: Redis, stream: str) -> None:
@@ -266,6 +282,14 @@ async def ensure_group(redis: Redis, stream: str) -> None:
     except ResponseError as error:
         if "BUSYGROUP" not in str(error):
             raise
+
+
+def _message(fields: list[bytes]) -> bytes:
+    """Find the message among an entry's fields, name by value; empty when somebody else wrote the entry."""
+    for name, value in zip(fields[::2], fields[1::2], strict=True):
+        if name == b"m":
+            return value
+    return b""
 
 
 def _by_queue(deliveries: Iterable[Delivery]) -> dict[str, list[bytes]]:

@@ -72,19 +72,39 @@ return out
 """,
 )
 
-# What lies ready, earlier named streams first. KEYS: streams... ARGV: group, me, most entries. -> as XREADGROUP
+# What lies ready, the first stream before later ones but for what is theirs. KEYS: streams... ARGV: group, me,
+# most entries, how many of them later streams get before the first one, most of later streams. -> as XREADGROUP
 READ = Script(
     text="""
-local out, room = {}, tonumber(ARGV[3])
-for i = 1, #KEYS do
-  if room <= 0 then break end
-  local rows = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', room, 'STREAMS', KEYS[i], '>')
-  if rows then
-    out[#out + 1] = rows[1]
-    room = room - #rows[1][2]
+local group, me, room, theirs, later = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local out = {}
+local function read(first, last, most)
+  local left = most
+  for i = first, last do
+    if left <= 0 then break end
+    local rows = redis.call('XREADGROUP', 'GROUP', group, me, 'COUNT', left, 'STREAMS', KEYS[i], '>')
+    if rows then
+      table.insert(out, i == 1 and 1 or #out + 1, rows[1])
+      left = left - #rows[1][2]
+    end
   end
+  return most - left
 end
+theirs = math.min(theirs, room)
+local kept = read(2, #KEYS, theirs)
+room = room - kept
+room = room - read(1, 1, room)
+-- Fewer than they might have: there are no more.
+if kept == theirs then read(2, #KEYS, math.min(room, later - kept)) end
 return out
+""",
+)
+
+# KEYS: stream. ARGV: group, ids... In one step: an entry that is acked but not deleted would count as waiting for ever.
+SETTLE = Script(
+    text="""
+redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 2))
+return redis.call('XDEL', KEYS[1], unpack(ARGV, 2))
 """,
 )
 

@@ -15,12 +15,15 @@ from inferq.errors import QueueFull, Unavailable, Undecodable
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, decode_dead
 from inferq.names import DEAD_LIMIT, GROUP, Names
-from inferq.redis import Client, connect_waiting, evaluate, translated
+from inferq.pipeline import Pipeline
+from inferq.redis import CONNECT_TIMEOUT_S, Client, evaluate, translated
 from inferq.steps import Origin
 from inferq.store import Store
 
 # One look through the dead letters reads them in pieces of this many.
 PAGE: Final = 500
+# A read waits in the server for `BLOCK_MS` of `inferq.broker.stream_consumer`.
+WAIT_REPLY_S: Final = 5.0
 
 
 class StreamsBroker:
@@ -76,7 +79,7 @@ class StreamsBroker:
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
     ) -> StreamConsumer:
         """Start to read the streams as ``consumer``; blocking reads have a connection of their own."""
-        reader = connect_waiting(self._url, reply_timeout_s=5.0)
+        reader = Pipeline(self._url, connect_timeout_s=CONNECT_TIMEOUT_S, reply_timeout_s=WAIT_REPLY_S)
         started = StreamConsumer(
             self._redis, reader, self._names, queues, prefetch=prefetch, name=consumer, deliver=deliver
         )

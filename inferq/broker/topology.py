@@ -3,17 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from aio_pika import ExchangeType
-from aio_pika.abc import AbstractChannel, AbstractExchange
+from aio_pika.abc import AbstractChannel
 from aio_pika.exceptions import ChannelPreconditionFailed
 
 from inferq.errors import OperatorError
 from inferq.names import Names
 
 
-async def declare(
-    channel: AbstractChannel, names: Names, queues: Sequence[str], limit_jobs: int
-) -> tuple[AbstractExchange, AbstractExchange]:
-    """Declare everything; return the exchanges of work and of dead letters.
+async def declare(channel: AbstractChannel, names: Names, queues: Sequence[str], limit_jobs: int) -> None:
+    """Declare everything.
 
     Raises:
         OperatorError: something by one of these names exists and differs.
@@ -37,7 +35,6 @@ async def declare(
             f"{name} exists on the broker with other arguments (another INFERQ_QUEUE_LIMIT perhaps): use the old"
             f" setting, or another INFERQ_NAMESPACE, or empty it and run `rabbitmqctl delete_queue {name}`"
         ) from error
-    return work, dead
 
 
 async def count(channel: AbstractChannel, name: str, arguments: Mapping[str, str | int]) -> int:

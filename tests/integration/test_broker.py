@@ -33,12 +33,12 @@ async def test_an_accepted_job_is_delivered(either: Deployment) -> None:
 async def test_interactive_comes_before_bulk(either: Deployment) -> None:
     """Interactive jobs are delivered before bulk ones that are older, as far as the prefetch goes."""
     broker = await either.broker()
-    bulk = await either.accepted(broker, 10, priority=Priority.BULK)
-    interactive = await either.accepted(broker, 4)
+    bulk = await either.accepted(broker, 20, priority=Priority.BULK)
+    interactive = await either.accepted(broker, 14)
     inbox = Inbox()
-    consumer = await either.consumer(broker, inbox, prefetch=4)
+    consumer = await either.consumer(broker, inbox, prefetch=16)
     await inbox.receives(*interactive)
-    # Two of the bulk ones may be out besides, where each queue has a prefetch of its own.
+    # An eighth is kept for the bulk ones.
     assert len(set(inbox.ids) & set(bulk)) <= 2
 
     async def all_came() -> bool:
@@ -70,7 +70,7 @@ async def test_a_job_that_was_given_back_comes_to_another(either: Deployment) ->
     """What is given back is no longer held, and is delivered again."""
     broker = await either.broker()
     inbox, other = Inbox(), Inbox()
-    consumer = await either.consumer(broker, inbox, prefetch=4)
+    consumer = await either.consumer(broker, inbox, prefetch=8)
     ids = await either.accepted(broker, 4)
     await inbox.receives(*ids)
     await consumer.stop()
@@ -138,22 +138,24 @@ async def test_a_slow_consumer_is_not_robbed(either: Deployment, monkeypatch: py
 
 
 async def test_prefetch_bounds_what_is_out(either: Deployment) -> None:
-    """No more jobs of a queue are out than the prefetch, and each ack lets the next one in."""
+    """No more jobs are out than the prefetch, and each ack lets the next one in."""
     broker = await either.broker()
     ids = await either.accepted(broker, 12)
     inbox, other = Inbox(), Inbox()
-    consumer = await either.consumer(broker, inbox, prefetch=3)
-    await inbox.receives(*ids[:3])
+    consumer = await either.consumer(broker, inbox, prefetch=4)
+    # RabbitMQ cannot be asked whether bulk ones wait, and keeps one for them.
+    mine = 3 if either.on_rabbit else 4
+    await inbox.receives(*ids[:mine])
     # What the first one may not take is what the second one gets.
     await either.consumer(broker, other)
-    await other.receives(*ids[3:])
-    assert inbox.ids == ids[:3]
+    await other.receives(*ids[mine:])
+    assert inbox.ids == ids[:mine]
     late = await either.accepted(broker, 1)
     await other.receives(*late)
     await consumer.ack(inbox.got[:2])
     late = await either.accepted(broker, 8)
     await eventually(lambda: len(inbox.got) + len(other.got) == 21, what="delivery of all")
-    assert len([one for one in inbox.got if consumer.held(one)]) <= 3
+    assert len([one for one in inbox.got if consumer.held(one)]) <= mine
     assert set(late) <= {*inbox.ids, *other.ids}
 
 

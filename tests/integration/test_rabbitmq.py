@@ -69,7 +69,7 @@ async def test_rabbit_restores_a_channel_that_the_broker_closed(rabbit: Deployme
     (job_id,) = await rabbit.accepted(broker)
     await inbox.receives(job_id)
     # An ack of what was never delivered: the broker answers by closing the channel.
-    await inbox.got[0].token[1].channel.basic_ack(4711)
+    await inbox.got[0].token[0].channel.basic_ack(4711)
     await eventually(lambda: len(inbox.got) == 2, what="redelivery")
     assert inbox.ids == [job_id, job_id]
     assert [consumer.held(one) for one in inbox.got] == [False, True]
