@@ -85,7 +85,11 @@ class Cost:
 
     def row_cost_ms(self, length: int) -> float:
         """Predict what one more row costs in a batch padded to ``length`` tokens."""
-        return self.row_ms + length * (self.token_ms + length * self.token_length_ms)
+        return self.row_ms + length * self.token_cost_ms(length)
+
+    def token_cost_ms(self, length: int) -> float:
+        """Predict what a token costs in a batch padded to ``length`` tokens."""
+        return self.token_ms + length * self.token_length_ms
 
 
 def fit(samples: Iterable[Sample]) -> Cost:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batcher.composition import by_cost
+from batcher.composition import PADDING_PRICE, by_cost
 from batcher.cost import Cost
 from batcher.waiting import Waiting
 
@@ -35,8 +35,15 @@ def _lengths(groups: Sequence[Sequence[Waiting]]) -> list[list[int]]:
     return [[job.length for job in group] for group in groups]
 
 
+def _group_ms(group: Sequence[int], cost: Cost) -> float:
+    """What a group is taken to cost: its predicted time, and the price of its padding."""
+    longest = max(group)
+    padding = len(group) * longest - sum(group)
+    return cost.batch_ms(len(group), longest) + PADDING_PRICE * padding * cost.token_cost_ms(longest)
+
+
 def _total_ms(groups: Sequence[Sequence[int]], cost: Cost) -> float:
-    return sum(cost.batch_ms(len(group), max(group)) for group in groups)
+    return sum(_group_ms(group, cost) for group in groups)
 
 
 def _fits(group: Sequence[int], rows: int, tokens: int) -> bool:
@@ -70,10 +77,10 @@ def _cut_at(of: Sequence[int], rows: int, tokens: int) -> list[list[int]]:
     [
         (BOTH, [], 4, 100, []),
         (BOTH, [5], 4, 100, [[5]]),
-        # Five tokens of padding are cheaper than a run, ten are no dearer, eleven are.
+        # Six tokens of padding, at half as much again as others, are cheaper than a run, seven are not.
         (BOTH, [10, 5], 4, 100, [[5, 10]]),
-        (BOTH, [15, 5], 4, 100, [[5, 15]]),
-        (BOTH, [16, 5], 4, 100, [[5], [16]]),
+        (BOTH, [11, 5], 4, 100, [[5, 11]]),
+        (BOTH, [12, 5], 4, 100, [[5], [12]]),
         (BOTH, [30, 9, 31, 10, 32, 8], 4, 100, [[8, 9, 10], [30, 31, 32]]),
         # What nothing tells apart is put together, as far as it fits.
         (FREE, [1, 2, 3, 4, 5], 4, 100, [[1], [2, 3, 4, 5]]),
@@ -129,9 +136,9 @@ def test_no_simpler_way_is_cheaper(of: list[int], cost: Cost, rows: int, tokens:
 def test_the_search_from_the_start_before_loses_nothing(of: list[int], cost: Cost, rows: int) -> None:
     """The best start never falls from prefix to prefix: a search of all starts finds nothing cheaper."""
     ordered, best = sorted(of), [0.0]
-    for end, length in enumerate(ordered, start=1):
+    for end in range(1, len(ordered) + 1):
         best.append(
-            min(best[start] + cost.batch_ms(end - start, length) for start in range(max(0, end - rows), end))
+            min(best[start] + _group_ms(ordered[start:end], cost) for start in range(max(0, end - rows), end))
         )
     mine = _total_ms(_lengths(by_cost(_jobs(of), cost, rows, 10**6)), cost)
     assert mine == pytest.approx(best[-1])
