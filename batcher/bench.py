@@ -123,9 +123,8 @@ def _expected_s(threads: int, sessions: int, device: str, simulated: ModelSpec |
     if device != "cpu":
         return warmup.GRID_MOST_S
     possible: list[Layout] = candidates(threads, sessions)
-    measuring_s = len(possible) * (warmup.RATE_S + _OPENING_S)
-    several = any(layout.runs > 1 for layout in possible) and threads > 1
-    return measuring_s + (2 * warmup.GRID_MOST_S + 2 * warmup.SPIN_MOST_S if several else warmup.GRID_MOST_S)
+    spinning_s = 2 * warmup.SPIN_MOST_S if threads > 1 else 0.0
+    return len(possible) * (warmup.GRID_MOST_S + _OPENING_S) + spinning_s
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -67,7 +67,7 @@ class Service:
             OperatorError: the model cannot be loaded, or the broker refuses us.
         """
         server_stop = asyncio.Event()
-        server = make_server(probe_app(self._metrics, self._checks), graceful_s=1)
+        server = make_server(probe_app(self._metrics, self._checks, self._about), graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beating = asyncio.create_task(self._beat(), name="heartbeat")
         try:
@@ -93,6 +93,8 @@ class Service:
         self._assembly = await assemble(
             self._settings, self._engine, tokenizer, self._store, self._tally, batcher_id=self._id
         )
+        about = {name: value or "" for name, value in self._about().items()}
+        self._metrics.gauge("engine_info", "What the model runs on", *about).labels(**about).set(1)
 
     def _open_files(self) -> tuple[ModelFolder | None, TextTokenizer]:
         folder = resolve(self._spec, cache_dir=self._settings.cache_path)
@@ -169,6 +171,18 @@ class Service:
         except Unavailable as error:
             found["redis"] = error.detail
         return found
+
+    def _about(self) -> dict[str, str | None]:
+        """Return what the model runs on, which may not be what was asked for."""
+        if self._assembly is None:
+            return {}
+        loaded, layout = self._assembly.loaded, self._assembly.warmth.layout
+        return {
+            "device": loaded.device,
+            "fallback_reason": loaded.fallback_reason,
+            "precision": self._settings.precision,
+            "layout": layout.text,
+        }
 
     def _state(self) -> str:
         if self._assembly is None or self._engine is None:

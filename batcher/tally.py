@@ -36,7 +36,7 @@ class Tally:
         self._age = metrics.seconds("window_age", "How long the oldest job of a batch had been in the window")
         self._splits = metrics.counter("batch_splits", "Batches that failed and were split")
         self._restarts = metrics.counter("engine_restarts", "Engine processes that were replaced")
-        self._lookups = metrics.counter("cache_lookups", "Lookups of finished results", "outcome")
+        self._lookups = metrics.counter("cache", "Lookups of results by outcome", "place", "outcome")
         self._twins = metrics.counter("twins", "Jobs that were answered by the run of an equal input")
 
     def saw(self, queue: str, created_ms: int) -> None:
@@ -78,7 +78,7 @@ class Tally:
 
     def looked_up(self, *, hit: bool) -> None:
         """A result was looked for in the cache."""
-        self._lookups.labels("hit" if hit else "miss").inc()
+        self._lookups.labels("local", "hit" if hit else "miss").inc()
 
     def split(self) -> None:
         """A batch failed and is split."""

@@ -1,10 +1,10 @@
 """Before the first job: find the engine's best layout here and measure what batches cost in it.
 
-1. Each candidate layout runs a mix of small batches of usual lengths in all its lanes, and the one of most texts per
-   second is taken. The wide session that several lanes have is measured with them: it is also the candidate of one run.
-2. The wide session spins if that makes a batch of one shorter by more than `SPIN_GAIN`.
-3. A grid of shapes, small ones first, is run in the lanes, all busy with the same shape, and in the wide session,
-   alone. The costs that the batcher predicts with are fitted to these.
+1. A grid of shapes, small ones first, is run in the lanes of each candidate layout, all busy with the same shape, and
+   in the wide session that several lanes have, alone: that is also the candidate of one run. The costs that the
+   batcher predicts with are fitted to these.
+2. What these costs predict for a window of texts of usual lengths, composed as it would be, decides on the layout.
+3. The wide session spins if that makes a batch of one shorter by more than `SPIN_GAIN`.
 
 Each step has a time that it may take, since a batcher that warms up is one that does not work. A simulated model needs
 no layout and has a small grid; a slow one is taken at its word.
@@ -20,27 +20,21 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from batcher.cost import Sample
+from batcher.cost import Sample, fit
 from batcher.engine import BatchRaised, Engine, EngineLost
-from batcher.layout import Layout, LayoutRefused, candidates, choose, unmeasured, widened
+from batcher.layout import Layout, LayoutRefused, candidates, choose, texts_per_s, unmeasured, widened
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
 
 # A run that takes longer would not be of use in a service.
 RUN_TIMEOUT_MS: Final = 60_000.0
-# Shapes (rows, tokens) like those that batches of short texts have.
-MIX: Final = ((4, 16), (4, 32), (2, 48), (4, 24))
-# How long a candidate is measured: at least, at least so many batches in each lane, and at most.
-RATE_S: Final = 0.4
-RATE_BATCHES: Final = 6
-RATE_MOST_S: Final = 1.5
 # Candidates are left out when opening their sessions would take longer.
 OPENING_MOST_S: Final = 6.0
 # The grid: runs of each shape, and when it ends: a time with enough shapes, or more time with the fewest.
 REPEATS: Final = 3
 GRID_S: Final = 0.8
 GRID_ENOUGH: Final = 12
-GRID_MOST_S: Final = 3.0
+GRID_MOST_S: Final = 4.0
 GRID_FEWEST: Final = 6
 SHORTEST: Final = 8
 # One text alone on the wide session, to decide on spinning
@@ -103,14 +97,41 @@ async def warm_up(
         else:
             lane = await _grid(rig, layout.runs, _shapes(max_rows, max_length, max_tokens))
         return Warmth(layout=layout, lane=lane, wide=None, measured={})
-    mix = [_bounded(shape, max_rows, max_length, max_tokens) for shape in MIX]
-    layout, measured = await _best(rig, mix, threads=threads, sessions=sessions)
-    if layout.wide_threads:
-        layout = await _spinning(rig, layout, (1, min(SPIN_SHAPE[1], max_length)))
-    shapes = _shapes(max_rows, max_length, max_tokens)
-    lane = await _grid(rig, layout.runs, shapes)
-    wide = await _grid(rig, 1, shapes, wide=True) if layout.wide_threads else None
-    return Warmth(layout=layout, lane=lane, wide=wide, measured=measured)
+    bounds = _Bounds(max_length=max_length, max_rows=max_rows, max_tokens=max_tokens)
+    layout, grids = await _best(rig, bounds, threads=threads, sessions=sessions)
+    lanes = replace(layout, wide_threads=0)
+    measured = {candidate: bounds.rate(candidate, grid) for candidate, grid in grids.items()}
+    if not layout.wide_threads:
+        return Warmth(layout=layout, lane=grids[lanes], wide=None, measured=measured)
+    still = layout
+    layout = await _spinning(rig, still, (1, min(SPIN_SHAPE[1], max_length)))
+    wide = None if layout.spin else grids.get(Layout(runs=1, threads=threads))
+    if wide is None:
+        wide = await _grid(rig, 1, bounds.shapes(), wide=True)
+    return Warmth(layout=layout, lane=grids[lanes], wide=wide, measured=measured)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bounds:
+    """What a batch may be."""
+
+    max_length: int
+    max_rows: int
+    max_tokens: int
+
+    def shapes(self) -> list[Shape]:
+        """Return the grid."""
+        return _shapes(self.max_rows, self.max_length, self.max_tokens)
+
+    def rate(self, layout: Layout, grid: Sequence[Sample]) -> float:
+        """Predict the texts per second of a layout whose lanes were measured."""
+        return texts_per_s(
+            fit(grid),
+            layout.runs,
+            max_length=self.max_length,
+            max_rows=self.max_rows,
+            max_tokens=self.max_tokens,
+        )
 
 
 class _Rig:
@@ -151,20 +172,6 @@ class _Rig:
                 break
         return taken_ms
 
-    async def rate(self, lanes: int, mix: Sequence[Shape], *, wide: bool = False) -> float:
-        """Return the texts per second of so many lanes that are all busy with a mix of shapes."""
-        await self.times_ms(lanes, mix[0], wide=wide)
-        return sum(await _together([self._lane_rate(mix, first, wide=wide) for first in range(lanes)]))
-
-    async def _lane_rate(self, mix: Sequence[Shape], first: int, *, wide: bool) -> float:
-        started, texts, batches, taken_s = time.perf_counter(), 0, 0, 0.0
-        while (taken_s < RATE_S or batches < RATE_BATCHES) and taken_s < RATE_MOST_S:
-            shape = mix[(first + batches) % len(mix)]
-            await self.run(shape, wide=wide)
-            texts, batches = texts + shape[0], batches + 1
-            taken_s = time.perf_counter() - started
-        return texts / taken_s
-
     async def run(self, shape: Shape, *, wide: bool) -> float:
         """Run a batch of this shape and return the milliseconds that the model took."""
         rows, length = shape
@@ -177,31 +184,31 @@ class _Rig:
 
 
 async def _best(
-    rig: _Rig, mix: Sequence[Shape], *, threads: int, sessions: int
-) -> tuple[Layout, dict[Layout, float]]:
-    """Measure the candidates, leave the engine in the best layout, and return it with all that were measured."""
-    measured: dict[Layout, float] = {}
+    rig: _Rig, bounds: _Bounds, *, threads: int, sessions: int
+) -> tuple[Layout, dict[Layout, list[Sample]]]:
+    """Measure the candidates, leave the engine in the best layout, and return it with the grids of all."""
+    grids: dict[Layout, list[Sample]] = {}
     possible = candidates(threads, sessions)
     for candidate in possible:
         to_open = 1 if candidate.threads == 1 else candidate.runs
-        if candidate in measured or (measured and to_open * rig.opening_s > OPENING_MOST_S):
+        if candidate in grids or (grids and to_open * rig.opening_s > OPENING_MOST_S):
             continue
         full = widened(candidate, threads)
         has_wide = full != candidate and await rig.arrange(full)
         if not has_wide and not await rig.arrange(candidate):
             continue
-        measured[candidate] = await rig.rate(candidate.runs, mix)
+        grids[candidate] = await _grid(rig, candidate.runs, bounds.shapes())
         alone = Layout(runs=1, threads=threads)
-        if has_wide and alone in possible and alone not in measured:
-            measured[alone] = await rig.rate(1, mix, wide=True)
-    if not measured:
+        if has_wide and alone in possible and alone not in grids:
+            grids[alone] = await _grid(rig, 1, bounds.shapes(), wide=True)
+    if not grids:
         raise OperatorError(
             f"no layout of {threads} threads fits in memory: lower INFERQ_SESSIONS or INFERQ_THREADS"
         )
-    best = choose(measured)
+    best = choose({candidate: bounds.rate(candidate, grid) for candidate, grid in grids.items()})
     for layout in (widened(best, threads), best):
         if await rig.arrange(layout):
-            return layout, measured
+            return layout, grids
     raise OperatorError(f"layout {best.text} fitted in memory, and does not any more: lower INFERQ_SESSIONS")
 
 
@@ -279,11 +286,6 @@ def _shapes(max_rows: int, max_length: int, max_tokens: int) -> list[Shape]:
         (shape for shape in shapes if shape[0] == 1 or shape[0] * shape[1] <= max_tokens),
         key=lambda shape: (shape[0] * shape[1], shape),
     )
-
-
-def _bounded(shape: Shape, max_rows: int, max_length: int, max_tokens: int) -> Shape:
-    length = min(shape[1], max_length)
-    return max(1, min(shape[0], max_rows, max_tokens // length)), length
 
 
 def _powers(low: int, high: int) -> list[int]:

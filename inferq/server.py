@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -17,6 +18,7 @@ from inferq.errors import OperatorError
 from inferq.telemetry import METRICS_TYPE, Metrics
 
 Checks = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+About = Callable[[], Mapping[str, Any]]
 
 
 class Server(uvicorn.Server):
@@ -73,14 +75,17 @@ def listen(host: str, port: int, *, setting: str) -> socket.socket:
     return listener
 
 
-def probe_routes(metrics: Metrics, checks: Checks) -> list[BaseRoute]:
-    """Return `/healthz`, `/readyz` and `/metrics`; ``checks`` names each part with "ok" or what is wrong."""
+def probe_routes(metrics: Metrics, checks: Checks, about: About = dict) -> list[BaseRoute]:
+    """Return `/healthz`, `/readyz` and `/metrics`; ``checks`` names each part with "ok" or what is wrong.
+
+    ``about`` is what else `/readyz` says: facts that do not make a process unready.
+    """
 
     async def healthz(_: Request) -> Response:
         return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def readyz(_: Request) -> Response:
-        status, body = await readiness(checks)
+        status, body = await readiness(checks, about)
         return Response(body, status_code=status, media_type="application/json")
 
     async def exposition(_: Request) -> Response:
@@ -89,17 +94,18 @@ def probe_routes(metrics: Metrics, checks: Checks) -> list[BaseRoute]:
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", exposition)]
 
 
-def probe_app(metrics: Metrics, checks: Checks) -> Starlette:
+def probe_app(metrics: Metrics, checks: Checks, about: About = dict) -> Starlette:
     """Make an application that answers the probes alone."""
-    return Starlette(routes=probe_routes(metrics, checks))
+    return Starlette(routes=probe_routes(metrics, checks, about))
 
 
-async def readiness(checks: Checks) -> tuple[int, bytes]:
+async def readiness(checks: Checks, about: About = dict) -> tuple[int, bytes]:
     """Return status and body of `/readyz`."""
     found = checks()
     results = await found if isinstance(found, Awaitable) else found
     ready = all(value == "ok" for value in results.values())
-    body = msgspec.json.encode({"status": "ready" if ready else "not_ready", "checks": dict(results)})
+    status = "ready" if ready else "not_ready"
+    body = msgspec.json.encode({"status": status, "checks": dict(results), **about()})
     return (200 if ready else 503), body
 
 

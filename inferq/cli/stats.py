@@ -43,12 +43,23 @@ def _print(found: dict[str, Any]) -> None:
         "padding",
         f"{100 * (1 - batches['tokens'] / padded):.1f} % of {padded} tokens" if padded else "none",
     )
+    cache = found["cache"]
+    row(made, "same input", f"{cache['hits']} found, {cache['misses']} not")
+    ratio = batches["inference_ms"] / batches["predicted_ms"] if batches["predicted_ms"] else 0
+    row(made, "predicted", f"batches took {ratio:.2f} times that" if ratio else "nothing yet")
+    row(
+        made,
+        "mishaps",
+        f"{batches['splits']} batches split, {batches['engine_restarts']} engines restarted,"
+        f" {batches['expired']} jobs expired",
+    )
     for title, counts in (("sizes", batches["size_histogram"]), ("closed by", batches["close_reasons"])):
         row(made, title, ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none")
     output().print(made)
-    columns = ("batcher", "model", "device", "state", "last progress")
+    columns = ("batcher", "model", "precision", "device", "layout", "state", "last progress")
     batchers = table(*columns)
     for entry in found["batchers"]:
         progress = f"{entry['last_progress_s']:.1f} s ago"
-        row(batchers, entry["id"], entry["model"], entry["device"], entry["state"], progress)
+        shown = (entry["id"], entry["model"], entry["precision"], entry["device"], entry["layout"])
+        row(batchers, *shown, entry["state"], progress)
     output().print(batchers if found["batchers"] else "no batcher is alive")

@@ -119,7 +119,7 @@ async def test_what_batchers_do_is_seen_from_outside(pipeline: Up) -> None:
         "inferq_batch_size_count", 'inferq_batch_close_total{reason="', 'inferq_batch_tokens_total{kind="padded"}',
         'inferq_batch_tokens_total{kind="useful"}', "inferq_window_age_seconds_count", "inferq_inference_seconds_sum",
         "inferq_predicted_seconds_sum", "inferq_queue_wait_seconds_sum", "inferq_batch_splits_total",
-        "inferq_engine_restarts_total", 'inferq_cache_lookups_total{outcome="hit"}', "inferq_twins_total",
+        "inferq_engine_restarts_total", 'inferq_cache_total{outcome="hit",place="local"}', "inferq_twins_total",
         'inferq_jobs_total{status="done"}',
     ):  # fmt: skip  # a list of names
         assert name in metrics, name

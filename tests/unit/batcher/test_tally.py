@@ -99,8 +99,8 @@ def test_lookups_and_followers_are_counted() -> None:
     for hit in (True, False, True):
         tally.looked_up(hit=hit)
     tally.twin()
-    assert value(metrics, "cache_lookups_total", outcome="hit") == 2
-    assert value(metrics, "cache_lookups_total", outcome="miss") == 1
+    assert value(metrics, "cache_total", place="local", outcome="hit") == 2
+    assert value(metrics, "cache_total", place="local", outcome="miss") == 1
     assert value(metrics, "twins_total") == 1
 
 
