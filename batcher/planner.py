@@ -9,9 +9,10 @@ by the simulator on a virtual clock.
    the window cheapest; so none is passed over, and the cheapest composition is not paid for with anybody's wait. Where
    a deadline in the batch would be missed, mates are dropped; for a mere budget only as long as that makes a job at
    most `MOST_DEARER` times dearer. But under overload, while a whole batch waits or half of what waits would be too
-   late, it is another batch of jobs with deadlines, if that answers so many more in time for what it costs. Saving the
-   most urgent first makes small batches that delay all others until they are as urgent. At twice its capacity an engine
-   of 5 ms a run answered 27 % of that in time by urgency alone, 77 % with the most urgent group's late jobs left out,
+   late, it is another batch of jobs with deadlines, if that answers so many more in time for what it costs, and only
+   where the most urgent job has a deadline too: one without never expires, and nobody passes it. Saving the most urgent
+   first makes small batches that delay all others until they are as urgent. At twice its capacity an engine of
+   5 ms a run answered 27 % of that in time by urgency alone, 77 % with the most urgent group's late jobs left out,
    98 % with the best group; the full-size model on two cores 28 and then 38 texts/s. What gives way is long texts.
 3. While lanes are free, a batch takes only its share of what waits. With all of them free, the wide session runs the
    batch where it predicts to be done with everything sooner: one job alone is fastest on all threads. To hold a free
@@ -239,9 +240,12 @@ class Planner(Generic[Job]):
             if ends_s <= hard_s and _each_ms(fewer, model) > most_ms:
                 break
             kept = fewer
-        if len(self.window) < self.max_batch_size and not self._overloaded(groups, model, now_s):
+        # What never expires could be passed over for ever under a lasting overload.
+        lasting = urgent.due_s == inf
+        crowded = len(self.window) >= self.max_batch_size or self._overloaded(groups, model, now_s)
+        if not crowded or (lasting and soft_s < inf):
             return kept
-        return self._more_in_time(groups, kept, model, now_s)
+        return self._more_in_time([jobs] if lasting else groups, kept, model, now_s, lasting=lasting)
 
     def _overloaded(self, groups: list[list[Job]], model: CostModel, now_s: float) -> bool:
         """Return whether half of what waits would be done too late if all of it ran."""
@@ -249,10 +253,10 @@ class Planner(Generic[Job]):
         return now_s + _total_ms(groups, model.cost) / 1000 / self.lanes > due_s[len(due_s) // 2]
 
     def _more_in_time(
-        self, groups: list[list[Job]], kept: list[Job], model: CostModel, now_s: float
+        self, groups: list[list[Job]], kept: list[Job], model: CostModel, now_s: float, *, lasting: bool
     ) -> list[Job]:
         """Return the jobs without those whose deadlines they miss together, where that answers many more than
-        ``kept`` for its time; else ``kept``."""
+        ``kept`` for its time; else ``kept``. Jobs without a deadline may be among them only if ``lasting``."""
 
         def rate(some: Sequence[Job]) -> float:
             ends_s = self._ends_s(some, model, now_s)
@@ -263,7 +267,7 @@ class Planner(Generic[Job]):
             left = group
             while left and (first := min(left, key=_due_s)).due_s < self._ends_s(left, model, now_s):
                 left = [job for job in left if job is not first]
-            if left and max(map(_due_s, left)) < inf and rate(left) > most:
+            if left and (lasting or max(map(_due_s, left)) < inf) and rate(left) > most:
                 best, most = left, rate(left)
         return best
 

@@ -101,7 +101,7 @@ class Settler:
         Neither are those whose delivery was lost with its connection, which come again, and those that ended, or whose
         time is over.
         """
-        held = [item for item in items if any(map(self.consumer.held, item.deliveries))]
+        held = self._held(items)
         now = wall_ms()
         late = {item.job_id for item in held if self._store.due_ms(item.origin) <= now}
         steps = [
@@ -125,9 +125,10 @@ class Settler:
 
     async def expire(self, items: Sequence[Item]) -> None:
         """Expire jobs whose own deadline can no longer be met, and ack those that have ended."""
-        moves = await apply(self._store, [expire(item.job_id, origin=item.origin) for item in items])
+        held = self._held(items)
+        moves = await apply(self._store, [expire(item.job_id, origin=item.origin) for item in held])
         self._tally.expired(sum(moved.applied for moved in moves))
-        await self._ack_ended(items, moves)
+        await self._ack_ended(held, moves)
 
     async def finish(self, batch: Batch) -> dict[str, Outcome]:
         """Store and announce a batch's results, then ack; return what was said to each key, for late twins."""
@@ -190,8 +191,12 @@ class Settler:
 
     async def give_back(self, started: Sequence[Item], waiting: Sequence[Delivery]) -> None:
         """Let others have jobs at once; those that were started are queued again. Raises `Unavailable`."""
-        await self._store.apply([give_back(item.job_id) for item in started])
+        await self._store.apply([give_back(item.job_id) for item in self._held(started)])
         await self.consumer.give_back([*(one for item in started for one in item.deliveries), *waiting])
+
+    def _held(self, items: Sequence[Item]) -> list[Item]:
+        """Return those that are still ours: what was lost with its connection may run elsewhere by now."""
+        return [item for item in items if any(map(self.consumer.held, item.deliveries))]
 
     async def _ack_ended(self, items: Sequence[Item], moves: Sequence[Moved]) -> None:
         settled: list[Delivery] = []

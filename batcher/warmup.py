@@ -152,7 +152,9 @@ class _Rig:
             _log.info("warmup.layout_refused", layout=layout.text, reason=str(error))
             return False
         except EngineLost as error:
-            raise OperatorError(f"the engine ended on its way to layout {layout.text}: {error}") from error
+            raise OperatorError(
+                f"the engine ended on its way to layout {layout.text}: {error}: lower INFERQ_SESSIONS or INFERQ_THREADS"
+            ) from error
         self.opening_s = time.perf_counter() - started
         return True
 
@@ -179,7 +181,10 @@ class _Rig:
         try:
             answer = await self._engine.run(ids, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
         except (BatchRaised, EngineLost) as error:
-            raise OperatorError(f"the model fails on {rows} x {length} tokens: {error}") from error
+            raise OperatorError(
+                f"the model fails on {rows} x {length} tokens: {error}: see what inferq model check says, or lower"
+                " INFERQ_MAX_BATCH_TOKENS"
+            ) from error
         return answer.compute_ms
 
 

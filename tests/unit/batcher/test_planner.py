@@ -438,6 +438,18 @@ def test_a_crowd_that_gains_little_lets_a_deadline_go_first(job: Jobs) -> None:
     assert turn.rows == 4
 
 
+def test_a_job_without_a_deadline_is_not_passed_over(job: Jobs) -> None:
+    """It never expires, so it would wait for as long as the overload lasts; its mates are those that can be in time."""
+    plan = planner(lane=DEAR_RUNS)
+    overdue = job(budget_s=-1.0)
+    near = job(due_s=_ends_s(1, 10, DEAR_RUNS) + 1e-6)
+    _add(plan, overdue, near, *(job(due_s=9.0) for _ in range(SIZE)))
+    turn = _begin(plan)
+    assert overdue in turn.jobs
+    assert near not in turn.jobs
+    assert turn.rows == SIZE - 1
+
+
 def test_where_nobody_can_be_in_time_the_most_urgent_runs(job: Jobs) -> None:
     """There is nobody to give way to."""
     plan = planner(lane=DEAR_RUNS)
