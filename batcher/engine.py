@@ -59,6 +59,7 @@ class Engine:
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self.layout = FIRST_LAYOUT
+        self._first: Loaded | None = None
         self.restarts = 0
 
     @property
@@ -159,6 +160,7 @@ class Engine:
                 raise OperatorError(loaded.detail)
             if not isinstance(loaded, Loaded):
                 raise OperatorError("the engine process answered out of turn")
+            self._check_same(loaded)
             if self.layout != FIRST_LAYOUT:
                 await self._ask_for(link, self.layout)
         except TimeoutError:
@@ -172,6 +174,15 @@ class Engine:
             raise OperatorError(str(error)) from error
         self._up.set()
         return loaded
+
+    def _check_same(self, loaded: Loaded) -> None:
+        """Refuse a model that came back as another one, or elsewhere: what is known of the first would be wrong."""
+        first = self._first = self._first or loaded
+        if (loaded.device, loaded.labels, loaded.digest) != (first.device, first.labels, first.digest):
+            raise OperatorError(
+                f"the model came back changed (on {first.device} before, on {loaded.device} now,"
+                f" digest {first.digest[:16]} before, {loaded.digest[:16]} now): start the batcher anew"
+            )
 
     async def _ask_for(self, link: EngineLink, layout: Layout) -> None:
         answer = await link.ask(

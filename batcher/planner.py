@@ -38,6 +38,8 @@ from batcher.window import Window
 
 MOST_AHEAD_S: Final = 0.02
 MOST_DEARER: Final = 1.25
+# More jobs are not composed at a time unless a batch may hold more: the loop waits for the search.
+MOST_COMPOSED: Final = 256
 # How much of the newest value goes into a running mean.
 NEWEST: Final = 0.1
 
@@ -96,6 +98,8 @@ class Planner(Generic[Job]):
             return Wait(until_s=None if begin_s == inf else begin_s)
         bulk = rank is Rank.BULK or (self.window.bulk_turn(now_s) and not self._on.bulk_begun)
         rows = self.window.rows(bulk=bulk)
+        if len(rows) > (most := max(MOST_COMPOSED, self.max_batch_size)):
+            rows = sorted(rows, key=attrgetter("budget_s"))[:most]
         jobs, wide = self._compose(rows, now_s, free)
         oldest_at_s = min(map(attrgetter("arrived_s"), self.window.waiting(bulk=bulk)))
         view = self._view(rows, oldest_at_s, jobs, wide, spare_lanes=0 if wide else free - 1)

@@ -1,6 +1,8 @@
 """The batcher's side of the engine, with real processes: several runs at a time, and who is blamed for a loss."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -195,6 +197,22 @@ async def test_an_engine_that_ends_while_it_is_arranged(start_engine: StartEngin
     assert lost(await outcome(hanging)) == (False, Blame.SURE)
     assert isinstance(await outcome(engine.run(TEXT, timeout_ms=LONG_MS)), Answer)
     assert engine.layout == Layout(runs=1, threads=1)
+
+
+async def test_a_model_that_comes_back_as_another_is_given_up(
+    start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that changed on the disk is not run under the old one's name: the process is asked to stop."""
+    monkeypatch.setattr("batcher.engine.RESTART_TRIES", 1)
+    asked: list[int] = []
+    monkeypatch.setattr("inferq.background.signal.raise_signal", asked.append)
+    engine = await start_engine()
+    engine._load = Load(spec="simulated:0,1,faults", folder=None, device="cpu", precision="fp32")
+    assert engine.pid is not None
+    os.kill(engine.pid, signal.SIGKILL)
+    await eventually(lambda: asked, 30, what="the process is asked to stop")
+    assert asked == [signal.SIGTERM]
+    assert not engine.ready
 
 
 async def test_a_model_that_does_not_load_is_one_line(tmp_path: Path) -> None:

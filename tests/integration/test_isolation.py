@@ -27,7 +27,7 @@ CODES: Final = {
 @pytest.mark.parametrize("fault", CODES)
 async def test_one_poison_among_64_is_found_by_halves(make_rig: MakeRig, fault: str) -> None:
     """63 are done with one start and no charge, one fails; finding it takes few extra runs."""
-    rig = await make_rig(engine_timeout_ms="400", max_attempts="2")
+    rig = await make_rig(engine_timeout_ms="1000", max_attempts="2")
     poison = f"poison [[{fault}]]"
     texts = [poison if number == POISON_AT else f"neighbour {number}" for number in range(JOBS)]
     jobs = await rig.submit_all(texts)
@@ -93,7 +93,7 @@ async def test_two_poisons_in_a_batch_are_both_found(make_rig: MakeRig) -> None:
 @pytest.mark.parametrize("fault", CODES)
 async def test_each_of_equal_poisons_finds_out_by_itself(make_rig: MakeRig, fault: str) -> None:
     """Twins of a job that fails are run and charged one by one; none is failed on another's account."""
-    rig = await make_rig(engine_timeout_ms="400", max_attempts="1", max_batch_size="8")
+    rig = await make_rig(engine_timeout_ms="1000", max_attempts="1", max_batch_size="8")
     poison = f"[[{fault}]] again"
     jobs = await rig.submit_all([poison, "good", poison, poison])
     async with rig.batcher() as one:

@@ -1,14 +1,16 @@
 """What the engine runs next: on a clock that the tests turn by hand, with costs that are known exactly."""
 
+from collections.abc import Sequence
 from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batcher.composition import by_cost
 from batcher.cost import Cost, CostModel, Sample
 from batcher.lanes import Rank, Turn
-from batcher.planner import MOST_AHEAD_S, Planner, Start
+from batcher.planner import MOST_AHEAD_S, MOST_COMPOSED, Planner, Start
 from batcher.policy import Close, CloseReason, Decision, Fixed, Greedy, Policy, View, Wait
 from batcher.waiting import Waiting
 from batcher.window import BULK_EVERY, BULK_PATIENCE_S, SUSPECT_EVERY
@@ -448,6 +450,21 @@ def test_a_job_without_a_deadline_is_not_passed_over(job: Jobs) -> None:
     assert overdue in turn.jobs
     assert near not in turn.jobs
     assert turn.rows == SIZE - 1
+
+
+def test_of_very_many_the_most_urgent_are_composed(job: Jobs) -> None:
+    """The search takes a bounded time however large the window is, and the most urgent job is in it."""
+    plan = planner()
+    _add(plan, *(job(budget_s=1000.0 - number) for number in range(MOST_COMPOSED + 50)))
+    seen: list[int] = []
+
+    def compose(jobs: Sequence[Waiting], cost: Cost, max_rows: int, max_tokens: int) -> list[list[Waiting]]:
+        seen.append(len(jobs))
+        return by_cost(jobs, cost, max_rows, max_tokens)
+
+    plan.compose = compose
+    assert job.made[-1] in _begin(plan).jobs
+    assert seen == [MOST_COMPOSED]
 
 
 def test_where_nobody_can_be_in_time_the_most_urgent_runs(job: Jobs) -> None:
