@@ -11,6 +11,7 @@ from batcher.cost import CostModel
 from batcher.engine import Engine
 from batcher.intake import Intake
 from batcher.item import Item
+from batcher.ledger import Ledger
 from batcher.planner import Planner
 from batcher.policy import make_policy
 from batcher.settling import Settler
@@ -88,6 +89,7 @@ async def assemble(
         cost_wide=str(planner.wide.cost) if planner.wide is not None else None,
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
+    ledger = Ledger(store)
     worker = Worker(
         planner=planner,
         intake=Intake(
@@ -100,15 +102,16 @@ async def assemble(
             clock=time.monotonic,
         ),
         engine=engine,
+        ledger=ledger,
         settler=Settler(
-            store,
+            ledger,
             tally,
             cache,
             batcher_id=batcher_id,
             labels=loaded.labels,
             shared=settings.cache == "shared",
         ),
-        undertaker=Undertaker(store, tally, batcher_id=batcher_id, max_attempts=settings.max_attempts),
+        undertaker=Undertaker(ledger, tally, batcher_id=batcher_id, max_attempts=settings.max_attempts),
         tally=tally,
         timeout_ms=settings.engine_timeout_ms,
         hang_factor=settings.hang_factor,

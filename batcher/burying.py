@@ -5,21 +5,17 @@ a redelivery that writes it.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 import structlog
 
 from batcher.item import Item
-from batcher.persistence import apply, persist
+from batcher.ledger import MAX_DETAIL, Ledger
 from batcher.tally import Tally
-from inferq.broker.base import Consumer
 from inferq.jobs import FINAL, ErrorCode, JobError, Status, decode_record
 from inferq.messages import DeadLetter, Delivery, dead_letter, job_id_of
 from inferq.steps import Moved, Origin, charge_entry, fail, give_back
-from inferq.store import Store, wall_ms
-
-MAX_DETAIL: Final = 300
+from inferq.store import wall_ms
 
 _log = structlog.get_logger(__name__)
 
@@ -27,26 +23,15 @@ _log = structlog.get_logger(__name__)
 class Undertaker:
     """Fails jobs for one batcher; ``batcher_id`` is what dead letters call it."""
 
-    def __init__(self, store: Store, tally: Tally, *, batcher_id: str, max_attempts: int) -> None:
-        self._store, self._tally, self._id, self._max_attempts = store, tally, batcher_id, max_attempts
-        self._consumer: Consumer | None = None
-
-    def attach(self, consumer: Consumer) -> None:
-        """Name the consumer whose deliveries are settled."""
-        self._consumer = consumer
-
-    @property
-    def consumer(self) -> Consumer:
-        """The consumer."""
-        assert self._consumer is not None, "attach comes first"
-        return self._consumer
+    def __init__(self, ledger: Ledger, tally: Tally, *, batcher_id: str, max_attempts: int) -> None:
+        self._ledger, self._tally, self._id, self._max_attempts = ledger, tally, batcher_id, max_attempts
 
     async def fail(self, item: Item, code: ErrorCode, detail: str) -> None:
         """Fail a job for good, without a dead letter, and ack."""
         step = fail(item.job_id, code, detail[:MAX_DETAIL], origin=item.origin)
-        (moved,) = await apply(self._store, [step])
+        (moved,) = await self._ledger.apply([step])
         self._tally.ended(Status.FAILED, int(moved.applied))
-        await self.consumer.ack(item.deliveries)
+        await self._ledger.consumer.ack(item.deliveries)
 
     async def charge(self, item: Item, code: ErrorCode, detail: str) -> bool:
         """Charge an attempt; return whether the job may be tried again. If not, it is failed and buried."""
@@ -54,13 +39,13 @@ class Undertaker:
         entry = charge_entry(attempt=attempt, code=code, batcher=self._id, at_ms=int(wall_ms()))
         if attempt < self._max_attempts:
             step = give_back(item.job_id, origin=item.origin, charge=True, history=entry)
-            (moved,) = await apply(self._store, [step])
+            (moved,) = await self._ledger.apply([step])
             item.charges = moved.charges
             if moved.applied:
                 _log.warning("burying.attempt_charged", job_id=item.job_id, code=code, charges=moved.charges)
                 return True
             if moved.status in FINAL:
-                await self.consumer.ack(item.deliveries)
+                await self._ledger.consumer.ack(item.deliveries)
             return False
         detail = f"{detail}; {attempt} attempts were used up"
         await self._condemn(item.origin, item.deliveries, code, detail, charge=True, history=entry)
@@ -75,7 +60,7 @@ class Undertaker:
         if moved.foreign:
             error = JobError(code=ErrorCode.UNDECODABLE, detail="the key of its record holds something else")
         else:
-            record = await persist(lambda: self._store.read(item.job_id))
+            record = await self._ledger.persist(lambda: self._ledger.store.read(item.job_id))
             found = decode_record(record).error if record is not None else None
             error = found or JobError(code=ErrorCode.ENGINE_CRASHED, detail="its attempts were used up")
         await self._bury(item.deliveries, item.job_id, error.code, error.detail, moved)
@@ -97,10 +82,10 @@ class Undertaker:
         moved: Moved | None = None
         if job_id is not None:
             step = fail(job_id, code, detail, origin=origin, bury=True, charge=charge, history=history)
-            (moved,) = await apply(self._store, [step])
+            (moved,) = await self._ledger.apply([step])
             if not moved.applied and not moved.burial_due and moved.status is not None:
                 # It ended in another way: cancelled or expired, say. That stands.
-                await self.consumer.ack(deliveries)
+                await self._ledger.consumer.ack(deliveries)
                 return
             self._tally.ended(Status.FAILED, int(moved.applied))
         await self._bury(deliveries, job_id, code, detail, moved)
@@ -125,11 +110,11 @@ class Undertaker:
             batcher=self._id,
             history=msgspec.json.decode(moved.history) if moved is not None else [],
         )
-        held = [delivery for delivery in deliveries if self.consumer.held(delivery)]
+        held = [delivery for delivery in deliveries if self._ledger.consumer.held(delivery)]
         if not held:
             return  # It comes again, and with it the burial.
-        await persist(lambda: self.consumer.bury(held[0], letter))
+        await self._ledger.persist(lambda: self._ledger.consumer.bury(held[0], letter))
         if job_id is not None and not (moved is not None and moved.foreign):
-            await persist(lambda: self._store.buried(job_id))
-        await self.consumer.ack(held[1:])
+            await self._ledger.persist(lambda: self._ledger.store.buried(job_id))
+        await self._ledger.consumer.ack(held[1:])
         _log.error("burying.dead_lettered", job_id=job_id, code=code)

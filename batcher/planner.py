@@ -7,13 +7,7 @@ by the simulator on a virtual clock.
    engine that has nothing else to do.
 2. The most urgent job (the earliest budget) is in the next batch, with those mates of like length that make the work in
    the window cheapest; so none is passed over, and the cheapest composition is not paid for with anybody's wait. Where
-   a deadline in the batch would be missed, mates are dropped; for a mere budget only as long as that makes a job at
-   most `MOST_DEARER` times dearer. But under overload, while a whole batch waits or half of what waits would be too
-   late, it is another batch of jobs with deadlines, if that answers so many more in time for what it costs, and only
-   where the most urgent job has a deadline too: one without never expires, and nobody passes it. Saving the most urgent
-   first makes small batches that delay all others until they are as urgent. At twice its capacity an engine of
-   5 ms a run answered 27 % of that in time by urgency alone, 77 % with the most urgent group's late jobs left out,
-   98 % with the best group; the full-size model on two cores 28 and then 38 texts/s. What gives way is long texts.
+   a deadline or its budget is at stake, mates are dropped, or it gives way (mates.py).
 3. While lanes are free, a batch takes only its share of what waits. With all of them free, the wide session runs the
    batch where it predicts to be done with everything sooner: one job alone is fastest on all threads. To hold a free
    lane back until the wide session would be free was tried in the simulator and lost from half load on.
@@ -32,12 +26,12 @@ from typing import Final, Generic, TypeVar
 from batcher.composition import Compose, by_cost
 from batcher.cost import Cost, CostModel, Sample
 from batcher.lanes import Lanes, Rank, Turn
+from batcher.mates import keep
 from batcher.policy import CloseReason, Policy, View, Wait
 from batcher.waiting import Waiting
 from batcher.window import Window
 
 MOST_AHEAD_S: Final = 0.02
-MOST_DEARER: Final = 1.25
 # More jobs are not composed at a time unless a batch may hold more: the loop waits for the search.
 MOST_COMPOSED: Final = 256
 # How much of the newest value goes into a running mean.
@@ -208,7 +202,7 @@ class Planner(Generic[Job]):
     def _compose(self, rows: list[Job], now_s: float, free: int) -> tuple[list[Job], bool]:
         """Return the next batch, and whether it runs wide."""
         urgent = min(rows, key=attrgetter("budget_s"))
-        most = max(1, min(self.max_batch_size, ceil(len(rows) / free)))
+        most = min(self.max_batch_size, ceil(len(rows) / free))
         groups = self._groups(rows, self.lane.cost, most)
         wide = False
         if self.wide is not None and free == self.lanes and len(rows) <= 2 * self.lanes:
@@ -216,7 +210,16 @@ class Planner(Generic[Job]):
             wide = _total_ms(together, self.wide.cost) <= self._spread_ms(groups)
             groups = together if wide else groups
         jobs = next(group for group in groups if urgent in group)
-        return self._kept_in_time(jobs, groups, urgent, self._model(wide), now_s), wide
+        model = self._model(wide)
+        kept = keep(
+            jobs,
+            groups,
+            urgent,
+            batch_ms=model.batch_ms,
+            ends_s=lambda some: self._ends_s(some, model, now_s),
+            crowded=lambda: self._overloaded(groups, model, now_s),
+        )
+        return kept, wide
 
     def _groups(self, rows: list[Job], cost: Cost, most: int) -> list[list[Job]]:
         return [rows] if len(rows) == 1 else self.compose(rows, cost, most, self.max_batch_tokens)
@@ -226,54 +229,12 @@ class Planner(Generic[Job]):
         longest = max(_total_ms([group], self.lane.cost) for group in groups)
         return max(longest, _total_ms(groups, self.lane.cost) / self.lanes)
 
-    def _kept_in_time(
-        self, jobs: list[Job], groups: list[list[Job]], urgent: Job, model: CostModel, now_s: float
-    ) -> list[Job]:
-        """Drop mates, the longest first, for as long as deadlines or the most urgent job gain by it (rule 2)."""
-        soft_s = urgent.budget_s if self._ends_s([urgent], model, now_s) <= urgent.budget_s else inf
-        if self._ends_s(jobs, model, now_s) <= min(*map(_due_s, jobs), soft_s):
-            return jobs
-        most_ms = MOST_DEARER * _each_ms(jobs, model)
-        # Of equally long ones the least urgent is dropped first.
-        kept = sorted(jobs, key=attrgetter("length", "budget_s"))
-        while len(kept) > 1:
-            hard_s, ends_s = min(map(_due_s, kept)), self._ends_s(kept, model, now_s)
-            if ends_s <= min(hard_s, soft_s):
-                break
-            fewer = kept[:-1] if kept[-1] is not urgent else kept[1:]
-            if ends_s <= hard_s and _each_ms(fewer, model) > most_ms:
-                break
-            kept = fewer
-        # What never expires could be passed over for ever under a lasting overload.
-        lasting = urgent.due_s == inf
-        crowded = len(self.window) >= self.max_batch_size or self._overloaded(groups, model, now_s)
-        if not crowded or (lasting and soft_s < inf):
-            return kept
-        return self._more_in_time([jobs] if lasting else groups, kept, model, now_s, lasting=lasting)
-
     def _overloaded(self, groups: list[list[Job]], model: CostModel, now_s: float) -> bool:
-        """Return whether half of what waits would be done too late if all of it ran."""
+        """Return whether a whole batch waits, or half of what waits would be done too late if all of it ran."""
+        if len(self.window) >= self.max_batch_size:
+            return True
         due_s = sorted(job.due_s for group in groups for job in group)
         return now_s + _total_ms(groups, model.cost) / 1000 / self.lanes > due_s[len(due_s) // 2]
-
-    def _more_in_time(
-        self, groups: list[list[Job]], kept: list[Job], model: CostModel, now_s: float, *, lasting: bool
-    ) -> list[Job]:
-        """Return the jobs without those whose deadlines they miss together, where that answers many more than
-        ``kept`` for its time; else ``kept``. Jobs without a deadline may be among them only if ``lasting``."""
-
-        def rate(some: Sequence[Job]) -> float:
-            ends_s = self._ends_s(some, model, now_s)
-            return sum(job.due_s >= ends_s for job in some) / model.batch_ms(len(some), some[-1].length)
-
-        best, most = kept, MOST_DEARER * rate(kept)
-        for group in groups:
-            left = group
-            while left and (first := min(left, key=_due_s)).due_s < self._ends_s(left, model, now_s):
-                left = [job for job in left if job is not first]
-            if left and (lasting or max(map(_due_s, left)) < inf) and rate(left) > most:
-                best, most = left, rate(left)
-        return best
 
     def _view(
         self, rows: Sequence[Job], oldest_at_s: float, jobs: Sequence[Job], wide: bool, *, spare_lanes: int
@@ -309,13 +270,6 @@ class Planner(Generic[Job]):
 
     def _model(self, wide: bool) -> CostModel:
         return self.wide if wide and self.wide is not None else self.lane
-
-
-_due_s = attrgetter("due_s")
-
-
-def _each_ms(jobs: Sequence[Waiting], model: CostModel) -> float:
-    return model.batch_ms(len(jobs), jobs[-1].length) / len(jobs)
 
 
 def _total_ms(groups: Sequence[Sequence[Waiting]], cost: Cost) -> float:

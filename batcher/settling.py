@@ -6,7 +6,6 @@ other reason means that another batcher has the job now: its message is that one
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 import structlog
@@ -14,18 +13,15 @@ import structlog
 from batcher.cache import ResultCache
 from batcher.engine import Answer
 from batcher.item import Item
-from batcher.persistence import apply
+from batcher.ledger import MAX_DETAIL, Ledger
 from batcher.policy import CloseReason
 from batcher.scores import scores
 from batcher.tally import Tally
-from inferq.broker.base import Consumer
 from inferq.errors import Unavailable
 from inferq.jobs import FINAL, BatchInfo, ErrorCode, JobError, Result, Status, Timings
 from inferq.messages import Delivery
 from inferq.steps import Moved, Step, expire, fail, finish, give_back, start
-from inferq.store import Store, wall_ms
-
-MAX_DETAIL: Final = 300
+from inferq.store import wall_ms
 
 _log = structlog.get_logger(__name__)
 
@@ -72,7 +68,7 @@ class Settler:
 
     def __init__(
         self,
-        store: Store,
+        ledger: Ledger,
         tally: Tally,
         cache: ResultCache,
         *,
@@ -80,20 +76,9 @@ class Settler:
         labels: Sequence[str],
         shared: bool,
     ) -> None:
-        self._store, self._tally, self._cache, self._id = store, tally, cache, batcher_id
+        self._ledger, self._tally, self._cache, self._id = ledger, tally, cache, batcher_id
         self._labels, self._shared = labels, shared
-        self._consumer: Consumer | None = None
         self._batch_numbers = 0
-
-    def attach(self, consumer: Consumer) -> None:
-        """Name the consumer whose deliveries are settled."""
-        self._consumer = consumer
-
-    @property
-    def consumer(self) -> Consumer:
-        """The consumer."""
-        assert self._consumer is not None, "attach comes first"
-        return self._consumer
 
     async def start(self, items: Sequence[Item]) -> tuple[list[Item], list[tuple[Item, Moved]]]:
         """Start items in the store; return those that are to run, and those to be buried with what the store said.
@@ -101,15 +86,10 @@ class Settler:
         Neither are those whose delivery was lost with its connection, which come again, and those that ended, or whose
         time is over.
         """
-        held = self._held(items)
-        now = wall_ms()
-        late = {item.job_id for item in held if self._store.due_ms(item.origin) <= now}
-        steps = [
-            expire(item.job_id, origin=item.origin) if item.job_id in late else start(item.origin)
-            for item in held
-        ]
+        held = self._ledger.held(items)
+        steps, late = self._first_steps(held)
         live, unburied, over = [], [], []
-        for item, moved in zip(held, await apply(self._store, steps), strict=True):
+        for item, moved in zip(held, await self._ledger.apply(steps), strict=True):
             item.charges = moved.charges
             if moved.burial_due or moved.foreign:
                 unburied.append((item, moved))
@@ -120,13 +100,13 @@ class Settler:
                 over.append(item)
         self._tally.started(len(live))
         if over:
-            await self.consumer.ack([delivery for item in over for delivery in item.deliveries])
+            await self._ledger.consumer.ack([delivery for item in over for delivery in item.deliveries])
         return live, unburied
 
     async def expire(self, items: Sequence[Item]) -> None:
         """Expire jobs whose own deadline can no longer be met, and ack those that have ended."""
-        held = self._held(items)
-        moves = await apply(self._store, [expire(item.job_id, origin=item.origin) for item in held])
+        held = self._ledger.held(items)
+        moves = await self._ledger.apply([expire(item.job_id, origin=item.origin) for item in held])
         self._tally.expired(sum(moved.applied for moved in moves))
         await self._ack_ended(held, moves)
 
@@ -154,7 +134,7 @@ class Settler:
         items = [*batch.items, *batch.twins]
         said = [*outcomes, *(by_key[twin.key] for twin in batch.twins if twin.key)]
         steps = [_end(item, one, batch.closed_ms) for item, one in zip(items, said, strict=True)]
-        moves = await apply(self._store, steps)
+        moves = await self._ledger.apply(steps)
         await self._ack_ended(items, moves)
         self._count(moves)
         await self._keep(by_key)
@@ -165,17 +145,13 @@ class Settler:
 
         Both steps go in one write. The second is refused where the first one was.
         """
-        held = [(item, said) for item, said in found if any(map(self.consumer.held, item.deliveries))]
-        now = wall_ms()
-        late = {item.job_id for item, _ in held if self._store.due_ms(item.origin) <= now}
-        first = [
-            expire(item.job_id, origin=item.origin) if item.job_id in late else start(item.origin)
-            for item, _ in held
-        ]
-        second = [_end(item, said, item.arrived_ms) for item, said in held]
-        moves = await apply(self._store, [*first, *second])
+        said_to = {item.job_id: said for item, said in found}
+        held = self._ledger.held([item for item, _ in found])
+        first, late = self._first_steps(held)
+        second = [_end(item, said_to[item.job_id], item.arrived_ms) for item in held]
+        moves = await self._ledger.apply([*first, *second])
         unburied, over = [], []
-        for (item, _), begun, ended in zip(held, moves, moves[len(held) :], strict=False):
+        for item, begun, ended in zip(held, moves, moves[len(held) :], strict=False):
             item.charges = begun.charges
             if begun.burial_due or begun.foreign:
                 unburied.append((item, begun))
@@ -191,12 +167,20 @@ class Settler:
 
     async def give_back(self, started: Sequence[Item], waiting: Sequence[Delivery]) -> None:
         """Let others have jobs at once; those that were started are queued again. Raises `Unavailable`."""
-        await self._store.apply([give_back(item.job_id) for item in self._held(started)])
-        await self.consumer.give_back([*(one for item in started for one in item.deliveries), *waiting])
+        await self._ledger.store.apply([give_back(item.job_id) for item in self._ledger.held(started)])
+        await self._ledger.consumer.give_back(
+            [*(one for item in started for one in item.deliveries), *waiting]
+        )
 
-    def _held(self, items: Sequence[Item]) -> list[Item]:
-        """Return those that are still ours: what was lost with its connection may run elsewhere by now."""
-        return [item for item in items if any(map(self.consumer.held, item.deliveries))]
+    def _first_steps(self, items: Sequence[Item]) -> tuple[list[Step], set[str]]:
+        """Return the steps that start items, or expire those whose time is over, whose ids come second."""
+        now = wall_ms()
+        late = {item.job_id for item in items if self._ledger.store.due_ms(item.origin) <= now}
+        steps = [
+            expire(item.job_id, origin=item.origin) if item.job_id in late else start(item.origin)
+            for item in items
+        ]
+        return steps, late
 
     async def _ack_ended(self, items: Sequence[Item], moves: Sequence[Moved]) -> None:
         settled: list[Delivery] = []
@@ -206,7 +190,7 @@ class Settler:
             else:
                 # Given back or claimed meanwhile; who has it now will run it again.
                 _log.warning("settling.result_refused", job_id=item.job_id, status=moved.status)
-        await self.consumer.ack(settled)
+        await self._ledger.consumer.ack(settled)
 
     async def _keep(self, said: Mapping[str, Outcome]) -> None:
         """Keep results for equal inputs to come. One that cannot be kept is computed again, no more."""
@@ -215,7 +199,7 @@ class Settler:
             self._cache.put(key, result)
         if self._shared and good:
             try:
-                await self._store.keep_results(good)
+                await self._ledger.store.keep_results(good)
             except Unavailable as error:
                 _log.debug("settling.result_not_kept", error=error.detail)
 

@@ -86,6 +86,7 @@ async def warm_up(
         OperatorError: the model does not run, or not even the smallest layout fits in memory.
     """
     rig = _Rig(engine, token_id)
+    bounds = _Bounds(max_length=max_length, max_rows=max_rows, max_tokens=max_tokens)
     if simulated is not None or device != "cpu":
         layout = unmeasured(sessions)
         if not await rig.arrange(layout):
@@ -95,16 +96,13 @@ async def warm_up(
         if simulated is not None:
             lane = await _simulated_grid(rig, layout, simulated, max_rows=max_rows)
         else:
-            lane = await _grid(rig, layout.runs, _shapes(max_rows, max_length, max_tokens))
+            lane = await _grid(rig, layout.runs, bounds.shapes())
         return Warmth(layout=layout, lane=lane, wide=None, measured={})
-    bounds = _Bounds(max_length=max_length, max_rows=max_rows, max_tokens=max_tokens)
-    layout, grids = await _best(rig, bounds, threads=threads, sessions=sessions)
+    layout, grids, measured = await _best(rig, bounds, threads=threads, sessions=sessions)
     lanes = replace(layout, wide_threads=0)
-    measured = {candidate: bounds.rate(candidate, grid) for candidate, grid in grids.items()}
     if not layout.wide_threads:
         return Warmth(layout=layout, lane=grids[lanes], wide=None, measured=measured)
-    still = layout
-    layout = await _spinning(rig, still, (1, min(SPIN_SHAPE[1], max_length)))
+    layout = await _spinning(rig, layout, (1, min(SPIN_SHAPE[1], max_length)))
     wide = None if layout.spin else grids.get(Layout(runs=1, threads=threads))
     if wide is None:
         wide = await _grid(rig, 1, bounds.shapes(), wide=True)
@@ -120,8 +118,16 @@ class _Bounds:
     max_tokens: int
 
     def shapes(self) -> list[Shape]:
-        """Return the grid."""
-        return _shapes(self.max_rows, self.max_length, self.max_tokens)
+        """Return the grid, least work first; one row may exceed ``max_tokens``, as a long text alone may."""
+        lengths = _powers(SHORTEST if self.max_length >= SHORTEST else 1, self.max_length)
+        return sorted(
+            (
+                (rows, length)
+                for rows, length in product(_powers(1, self.max_rows), lengths)
+                if rows == 1 or rows * length <= self.max_tokens
+            ),
+            key=lambda shape: (shape[0] * shape[1], shape),
+        )
 
     def rate(self, layout: Layout, grid: Sequence[Sample]) -> float:
         """Predict the texts per second of a layout whose lanes were measured."""
@@ -190,8 +196,8 @@ class _Rig:
 
 async def _best(
     rig: _Rig, bounds: _Bounds, *, threads: int, sessions: int
-) -> tuple[Layout, dict[Layout, list[Sample]]]:
-    """Measure the candidates, leave the engine in the best layout, and return it with the grids of all."""
+) -> tuple[Layout, dict[Layout, list[Sample]], dict[Layout, float]]:
+    """Measure the candidates, leave the engine in the best layout, and return it with the grids and rates of all."""
     grids: dict[Layout, list[Sample]] = {}
     possible = candidates(threads, sessions)
     for candidate in possible:
@@ -210,10 +216,11 @@ async def _best(
         raise OperatorError(
             f"no layout of {threads} threads fits in memory: lower INFERQ_SESSIONS or INFERQ_THREADS"
         )
-    best = choose({candidate: bounds.rate(candidate, grid) for candidate, grid in grids.items()})
+    measured = {candidate: bounds.rate(candidate, grid) for candidate, grid in grids.items()}
+    best = choose(measured)
     for layout in (widened(best, threads), best):
         if await rig.arrange(layout):
-            return layout, grids
+            return layout, grids, measured
     raise OperatorError(f"layout {best.text} fitted in memory, and does not any more: lower INFERQ_SESSIONS")
 
 
@@ -281,16 +288,6 @@ async def _simulated_grid(rig: _Rig, layout: Layout, spec: ModelSpec, *, max_row
         taken_ms = await rig.repeated_ms(layout.runs, shape, repeats=REPEATS, most_s=SIMULATED_S)
         samples.append(Sample(rows=shape[0], length=shape[1], ms=statistics.median(taken_ms)))
     return samples
-
-
-def _shapes(max_rows: int, max_length: int, max_tokens: int) -> list[Shape]:
-    """Return the grid, least work first; one row may exceed ``max_tokens``, as a long text alone may."""
-    lengths = _powers(SHORTEST, max_length) if max_length >= SHORTEST else _powers(1, max_length)
-    shapes = product(_powers(1, max_rows), lengths)
-    return sorted(
-        (shape for shape in shapes if shape[0] == 1 or shape[0] * shape[1] <= max_tokens),
-        key=lambda shape: (shape[0] * shape[1], shape),
-    )
 
 
 def _powers(low: int, high: int) -> list[int]:

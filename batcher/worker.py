@@ -20,6 +20,7 @@ from batcher.followers import Followers
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.lanes import Turn
+from batcher.ledger import Ledger
 from batcher.planner import Planner, Start
 from batcher.runner import Runner, compose_anew
 from batcher.settling import Batch, Outcome, Settler, found_outcome
@@ -45,6 +46,7 @@ class Worker:
         planner: Planner[Item],
         intake: Intake,
         engine: Engine,
+        ledger: Ledger,
         settler: Settler,
         undertaker: Undertaker,
         tally: Tally,
@@ -52,7 +54,8 @@ class Worker:
         hang_factor: int,
         clock: Callable[[], float],
     ) -> None:
-        self._planner, self._intake, self._settler, self._undertaker = planner, intake, settler, undertaker
+        self._planner, self._intake, self._ledger = planner, intake, ledger
+        self._settler, self._undertaker = settler, undertaker
         self._tally, self._clock = tally, clock
         self._changed = asyncio.Event()
         self._runner = Runner(
@@ -87,8 +90,7 @@ class Worker:
 
     def attach(self, consumer: Consumer) -> None:
         """Name the consumer whose deliveries are settled; comes before `run`."""
-        self._settler.attach(consumer)
-        self._undertaker.attach(consumer)
+        self._ledger.attach(consumer)
 
     def deliver(self, delivery: Delivery) -> None:
         """Take a delivery in; called by the consumer."""
@@ -215,7 +217,7 @@ class Worker:
             return live
         for item in live:
             if item.charges:
-                self._run_alone(item)
+                self._wait_again([item], alone=True)
         return [item for item in live if not item.suspect]
 
     async def _execute(self, turn: Turn[Item]) -> list[str | None]:
@@ -233,15 +235,10 @@ class Worker:
             await self._settle(batch)
         return failed
 
-    def _run_alone(self, item: Item) -> None:
-        self._out.pop(item.job_id, None)
-        item.suspect, item.key = True, None
-        self._wait_in_window(item)
-
-    def _wait_again(self, equals: Sequence[Item], *, alone: bool) -> None:
-        """Let equals of a job that was not answered wait for a batch. ``alone``: that job failed, so they most likely
-        will, each for itself and at its own charge; alone they do it without a search among neighbours."""
-        for item in equals:
+    def _wait_again(self, items: Sequence[Item], *, alone: bool) -> None:
+        """Let jobs wait for a batch once more. ``alone``: each by itself, as those that took the engine down do, and
+        the equals of one that failed: they most likely will, at their own charge and without a search among others."""
+        for item in items:
             self._out.pop(item.job_id, None)
             if alone:
                 item.suspect, item.key = True, None
@@ -271,7 +268,7 @@ class Worker:
         """Be done with items. A delivery that came in the meantime and is not settled begins anew."""
         for item in items:
             self._out.pop(item.job_id, None)
-            for delivery in filter(self._settler.consumer.held, item.deliveries):
+            for delivery in filter(self._ledger.consumer.held, item.deliveries):
                 self.deliver(delivery)
 
     async def _bury_refused(self, refusal: Refusal) -> None:
@@ -296,6 +293,6 @@ class Worker:
         """Count an attempt against a job that took the engine down alone."""
         code = ErrorCode.ENGINE_TIMEOUT if error.hung else ErrorCode.ENGINE_CRASHED
         if await self._undertaker.charge(item, code, str(error)):
-            self._run_alone(item)
+            self._wait_again([item], alone=True)
         else:
             self._let_go([item])

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from functools import partial
 
 import pytest
 
@@ -160,6 +161,7 @@ async def test_one_budget_for_both(either: Deployment, prefetch: int) -> None:
         # Now the one, now the other is acked, so that shares move and what moves is still out.
         one = list(Priority)[round_number // 3 % 2]
         for _ in range(6):
+            # No wait for anything: shares move by the clock, and it has to go on.
             await asyncio.sleep(0.01)
             await hands.ack(*[delivery for delivery in hands.held(one) if chance.random() < 0.7])
 
@@ -188,6 +190,11 @@ async def test_stopping_while_shares_change(either: Deployment) -> None:
     assert (sum(hands.taken.values()), other.again) == (before, 0)
 
 
+def _holds(hands: Hands, jobs: int) -> bool:
+    """Whether so many interactive jobs are held."""
+    return len(hands.held(Priority.INTERACTIVE)) >= jobs
+
+
 async def test_an_outage_while_shares_change(either: Deployment) -> None:
     """A connection that ends in the middle of a change begins anew within the prefetch, and nothing is lost."""
     broker = await either.broker()
@@ -200,8 +207,9 @@ async def test_an_outage_while_shares_change(either: Deployment) -> None:
             await eventually(lambda: len(hands.held(Priority.BULK)) >= RESERVE, 15.0, what="bulk jobs")
             await either.accepted(broker, 30)
             # Frozen at different moments, so that answers to a change are among what is lost.
-            await asyncio.sleep(0.02 * turn)
+            await eventually(partial(_holds, hands, 3 * turn), every_s=0.001)
             proxy.freeze()
+            # No wait for anything: what is sent into the freeze is lost with the cut.
             await asyncio.sleep(0.1)
             await proxy.cut()
             if either.on_rabbit:

@@ -125,11 +125,15 @@ async def _send(rig: Rig, drawn: random.Random) -> list[Sent]:
 
 async def _accepted(rig: Rig, text: str, fields: dict[str, Any]) -> Sent:
     """Send a job until it is accepted: a busy broker may not confirm in time."""
-    while True:
+
+    async def submitted() -> str | None:
         try:
-            return Sent(text=text, fields=fields, job_id=await rig.submit(text, **fields))
+            return await rig.submit(text, **fields)
         except Unavailable:
-            await asyncio.sleep(0.1)
+            return None
+
+    job_id = await eventually(submitted, 30, what="a job is accepted")
+    return Sent(text=text, fields=fields, job_id=job_id)
 
 
 async def _kill_now_and_then(seen: Seen, batchers: Sequence[Running], drawn: random.Random) -> None:
