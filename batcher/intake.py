@@ -11,6 +11,7 @@ from batcher.cache import ResultCache
 from batcher.item import Item
 from batcher.tally import Tally
 from batcher.tokenizer import Encoded, InputRefused, TextTokenizer
+from batcher.wallclock import WallClock
 from inferq.cachekey import cache_key
 from inferq.errors import Undecodable
 from inferq.jobs import ErrorCode, Priority, Result
@@ -60,6 +61,7 @@ class Intake:
         self._tokenizer, self._tally, self._cache = tokenizer, tally, cache
         self._digest, self._precision = model_digest, precision
         self._slo_s, self._clock = slo_ms / 1000, clock
+        self._wall = WallClock()
 
     def read(self, delivery: Delivery) -> Origin | Refusal:
         """Decode a delivery."""
@@ -72,7 +74,8 @@ class Intake:
 
     def admit(self, delivery: Delivery, origin: Origin) -> Item | Found | Refusal:
         """Return what is to be done with a job that is not in our hands yet."""
-        job, begun_s, arrived_ms = origin.job, self._clock(), wall_ms()
+        job, arrived_s, arrived_ms, begun_s = origin.job, self._clock(), wall_ms(), self._clock()
+        self._wall.see(arrived_s, arrived_ms, begun_s)
         key, encoded, known, tokenize_ms = None, _NO_TOKENS, None, 0.0
         if self._cache is not None and job.cache:
             key = cache_key(model_digest=self._digest, precision=self._precision, text=job.text)
@@ -86,12 +89,12 @@ class Intake:
                     delivery=delivery, origin=origin, code=ErrorCode.INVALID_INPUT, reason=error.reason
                 )
             tokenize_ms = (self._clock() - begun_s) * 1000
-        due_s = inf if job.deadline_ms is None else begun_s + (job.deadline_ms - arrived_ms) / 1000
-        accepted_s = begun_s - max(0.0, arrived_ms - job.created_ms) / 1000
+        due_s = inf if job.deadline_ms is None else self._wall.at_s(job.deadline_ms)
+        accepted_s = min(arrived_s, self._wall.at_s(job.created_ms))
         item = Item(
             job_id=job.job_id,
             length=len(encoded.ids),
-            arrived_s=begun_s,
+            arrived_s=arrived_s,
             budget_s=min(due_s, accepted_s + self._slo_s),
             due_s=due_s,
             key=key,

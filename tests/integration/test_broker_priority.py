@@ -202,12 +202,12 @@ async def test_an_outage_while_shares_change(either: Deployment) -> None:
         hands = await taking(either, url=url)
         assert hands.consumer is not None
         consumer = hands.consumer
-        for turn in range(3):
+        # Frozen at different moments, so that answers to a change are among what is lost.
+        for interactive in (0, ROOM // 2, ROOM):
             await either.accepted(broker, 30, priority=Priority.BULK)
             await eventually(lambda: len(hands.held(Priority.BULK)) >= RESERVE, 15.0, what="bulk jobs")
             await either.accepted(broker, 30)
-            # Frozen at different moments, so that answers to a change are among what is lost.
-            await eventually(partial(_holds, hands, 3 * turn), every_s=0.001)
+            await eventually(partial(_holds, hands, interactive), every_s=0.001)
             proxy.freeze()
             # No wait for anything: what is sent into the freeze is lost with the cut.
             await asyncio.sleep(0.1)
