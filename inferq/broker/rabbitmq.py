@@ -35,6 +35,9 @@ from inferq.store import Store, wall_ms
 END_TRIES: Final = 6
 END_AT_CLOSE_S: Final = 1.0
 POLL_S: Final = 0.25
+# How long a queue that is gone stays so. RabbitMQ (seen: 3.10) tells its consumers only when there is none of its name
+# by then; else it carries them over, and keeps from them the first messages, whose numbers they have had before.
+GONE_S: Final = 0.1
 # A job this much older than the youngest one seen from its queue has been delivered, or its message is gone.
 SEEN_MARGIN_MS: Final = 5_000
 
@@ -240,6 +243,7 @@ class RabbitBroker:
     async def _mend(self) -> None:
         """Declare what vanished."""
         async with self._mending, translated("answer", timeout_s=CONFIRM_S):
+            await asyncio.sleep(GONE_S)
             channel = await self._link.connection.channel()
             try:
                 await topology.declare(channel, self._names, self._queues, self._limit_jobs)

@@ -6,6 +6,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -142,7 +143,9 @@ async def _kill_now_and_then(seen: Seen, batchers: Sequence[Running], drawn: ran
         await seen.enough(ended)
         engine = drawn.choice(batchers).engine
         if engine.ready and engine.pid is not None:
-            os.kill(engine.pid, signal.SIGKILL)
+            # One of the jobs may have been quicker, and its end not be known yet.
+            with suppress(ProcessLookupError):
+                os.kill(engine.pid, signal.SIGKILL)
 
 
 def _text(drawn: random.Random) -> str:
