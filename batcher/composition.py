@@ -7,7 +7,8 @@ the bounds on jobs and padded tokens added. It is O(jobs x largest batch) and ta
 
 Padding is priced higher than other tokens, by `PADDING_PRICE` of what a token costs. A job that is left behind is no
 loss: the window fills again, with better mates for it. With windows of 28 to 44 snippets that are refilled after each
-batch, that raises the useful share by one to two points (from 0.942 to 0.955, say) and makes a job no dearer.
+batch, that raises the useful share by one to two points (from 0.942 to 0.96, say) and makes a job no dearer, up to
+about this price; at 1.2 batches become too small.
 
 Tried and lost, on recorded snippets (docs/benchmarks/composition.md): batches in order of arrival, which compute nearly
 two tokens for each useful one, and sorted windows cut at a fixed number of jobs, which pad less but still pay for the
@@ -23,7 +24,7 @@ from typing import Final, TypeVar
 from batcher.cost import Cost
 from batcher.waiting import Waiting
 
-PADDING_PRICE: Final = 0.5
+PADDING_PRICE: Final = 0.8
 
 Job = TypeVar("Job", bound=Waiting)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from batcher.wire import Ids, Logits
 from inferq.errors import OperatorError, first_line
+from inferq.trim import trimmed
 
 # Padded tokens of a batch from which on giving memory back costs little beside the run itself
 LARGE_TOKENS: Final = 1024
@@ -33,7 +34,8 @@ class OnnxSession:
     def __init__(self, path: Path, *, device: str, threads: int, spin: bool = False) -> None:
         runtime = load_runtime()
         options = _options(runtime, threads=threads, spin=spin)
-        self._session, self.fallback_reason = _open(runtime, str(path), options, device=device)
+        graph = _trimmed(path, options)
+        self._session, self.fallback_reason = _open(runtime, path, graph, options, device=device)
         self._shrink = runtime.RunOptions()
         self._shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self.providers: list[str] = list(self._session.get_providers())
@@ -88,23 +90,38 @@ def _options(runtime: Any, *, threads: int, spin: bool) -> Any:
     return options
 
 
-def _open(runtime: Any, path: str, options: Any, *, device: str) -> tuple[Any, str | None]:
+def _trimmed(path: Path, options: Any) -> bytes | str:
+    """Return what is to be run of a graph, or its path when that is all of it."""
+    try:
+        graph = trimmed(path)
+    except (OSError, ValueError):
+        # The runtime says better what is wrong with it.
+        graph = None
+    if graph is None:
+        return str(path)
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
+    return graph
+
+
+def _open(
+    runtime: Any, path: Path, graph: bytes | str, options: Any, *, device: str
+) -> tuple[Any, str | None]:
     """Return a session and, when ``auto`` had to take the CPU, why."""
     reason = None
     if device != "cpu":
-        session, reason, cure = _cuda_session(runtime, path, options)
+        session, reason, cure = _cuda_session(runtime, graph, options)
         if session is not None:
             return session, None
         if device == "cuda":
             raise OperatorError(f"INFERQ_DEVICE=cuda: {reason}: {cure}, or set INFERQ_DEVICE=cpu")
     try:
-        return runtime.InferenceSession(path, options, providers=[_CPU]), reason
+        return runtime.InferenceSession(graph, options, providers=[_CPU]), reason
     except Exception as error:
         # The runtime's exceptions have no common class of their own
         raise OperatorError(f"{path} does not load: {first_line(error)}") from error
 
 
-def _cuda_session(runtime: Any, path: str, options: Any) -> tuple[Any | None, str, str]:
+def _cuda_session(runtime: Any, graph: bytes | str, options: Any) -> tuple[Any | None, str, str]:
     """Return a session on the GPU, or None with the reason and the cure."""
     if _CUDA not in runtime.get_available_providers():
         cure = "pip uninstall onnxruntime, then pip install 'inferq[gpu]'"
@@ -113,7 +130,7 @@ def _cuda_session(runtime: Any, path: str, options: Any) -> tuple[Any | None, st
     try:
         # Finds the CUDA libraries that pip installed beside the runtime
         runtime.preload_dlls()
-        session = runtime.InferenceSession(path, options, providers=[_CUDA, _CPU])
+        session = runtime.InferenceSession(graph, options, providers=[_CUDA, _CPU])
     except Exception as error:
         # A driver that is missing or too old shows as any of several exceptions
         return None, f"CUDA does not start ({first_line(error)})", cure

@@ -8,9 +8,11 @@ time needs the `onnx` package. Only fields that can lead to what is asked for ar
 import mmap
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from inferq.onnxgraph import mapped
+from inferq.protobuf import delimited
 
 # Each does a whole layer's attention in one step; the last is the int8 form.
 ATTENTION: Final = ("Attention", "MultiHeadAttention", "QAttention")
@@ -31,20 +33,20 @@ _DEEPEST: Final = 64
 
 def external_files(path: Path) -> frozenset[str]:
     """Return each location that the file's tensors name, as written; ``ValueError`` if it is no ONNX file."""
-    with _mapped(path) as data:
+    with mapped(path) as data:
         return frozenset(_locations(data, 0, len(data), "model", 0))
 
 
 def operators(path: Path) -> Counter[str]:
     """Return how often the file's graph has each operator; ``ValueError`` if it is no ONNX file."""
-    with _mapped(path) as data:
+    with mapped(path) as data:
         return Counter(
             data[first:last].decode()
-            for graph, graph_begin, graph_end in _fields(data, 0, len(data))
+            for graph, graph_begin, graph_end in delimited(data, 0, len(data))
             if graph == 7
-            for node, node_begin, node_end in _fields(data, graph_begin, graph_end)
+            for node, node_begin, node_end in delimited(data, graph_begin, graph_end)
             if node == 1
-            for field, first, last in _fields(data, node_begin, node_end)
+            for field, first, last in delimited(data, node_begin, node_end)
             if field == 4
         )
 
@@ -55,63 +57,15 @@ def fused_attention(path: Path) -> int:
     return sum(found[name] for name in ATTENTION)
 
 
-@contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap]:
-    if path.stat().st_size == 0:
-        raise ValueError("empty")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        try:
-            yield data
-        except (IndexError, UnicodeDecodeError) as error:
-            raise ValueError("not a protobuf file") from error
-
-
 def _locations(data: mmap.mmap, start: int, end: int, kind: str, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         raise ValueError("nested too deeply")
     children = _CHILDREN[kind]
-    for field, begin, stop in _fields(data, start, end):
+    for field, begin, stop in delimited(data, start, end):
         child = children.get(field)
         if child == "entry":
-            entry = {number: data[first:last] for number, first, last in _fields(data, begin, stop)}
+            entry = {number: data[first:last] for number, first, last in delimited(data, begin, stop)}
             if entry.get(1) == b"location":
                 yield entry.get(2, b"").decode()
         elif child is not None:
             yield from _locations(data, begin, stop, child, depth + 1)
-
-
-def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield number, begin and end of each length-delimited field of one message."""
-    at = start
-    while at < end:
-        key, at = _varint(data, at)
-        wire_type = key & 7
-        if wire_type == 0:
-            _, at = _varint(data, at)
-        elif wire_type == 1:
-            at += 8
-        elif wire_type == 2:
-            size, at = _varint(data, at)
-            if at + size > end:
-                raise ValueError("cut short")
-            yield key >> 3, at, at + size
-            at += size
-        elif wire_type == 5:
-            at += 4
-        else:
-            raise ValueError("not a protobuf file")
-    if at != end:
-        raise ValueError("cut short")
-
-
-def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("not a protobuf file")
