@@ -34,7 +34,7 @@ from inferq.telemetry import Metrics
 
 # From SIGTERM to the end: the present batch, what is given back, and all the rest.
 FINISH_S: Final = 5.0
-GIVE_BACK_S: Final = 2.0
+GIVE_BACK_S: Final = 1.5
 LEAVE_S: Final = 1.5
 # Nobody waits for a batcher's Redis commands with a deadline of two seconds.
 REPLY_TIMEOUT_S: Final = 5.0
@@ -139,10 +139,11 @@ class Service:
                 working.result()
         finally:
             await end(working, stop)
-            with suppress(TimeoutError, Unavailable):
-                async with asyncio.timeout(GIVE_BACK_S):
-                    await worker.give_back()
-                    await consumer.close()
+            # Closed whatever came of the other: it ends the lease, and with it our claim to what was not given back.
+            for leave_behind in (worker.give_back, consumer.close):
+                with suppress(TimeoutError, Unavailable):
+                    async with asyncio.timeout(GIVE_BACK_S):
+                        await leave_behind()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do the work; return whether it was done before ``stopping``."""

@@ -188,7 +188,11 @@ class Worker:
         failed: list[str | None] = []
         async with self._slots:
             try:
-                await self._start(turn)
+                # What is begun and not started when we stop is given back as it is.
+                if self._stopping:
+                    turn.jobs, turn.twins = [], []
+                else:
+                    await self._start(turn)
             finally:
                 if not turn.jobs:
                     self._runner.off(turn)

@@ -41,7 +41,7 @@ async def poisoned(broker: str, fault: str) -> Poisoned:
         "model": "simulated:5,1,faults",
         "max_batch_size": str(BATCH),
         "max_attempts": str(ATTEMPTS),
-        "engine_timeout_ms": "300",
+        "engine_timeout_ms": "1000",
     }
     async with deployed(broker, **settings) as deployment:
         texts = [
