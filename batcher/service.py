@@ -32,7 +32,7 @@ from inferq.settings import Settings
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 
-# From SIGTERM to the end: the present batch, what is given back, and all the rest.
+# From SIGTERM to the end: the present batch; what is given back, and the consumer, as long each; all the rest.
 FINISH_S: Final = 5.0
 GIVE_BACK_S: Final = 1.5
 LEAVE_S: Final = 1.5
@@ -139,11 +139,11 @@ class Service:
                 working.result()
         finally:
             await end(working, stop)
-            # Closed whatever came of the other: it ends the lease, and with it our claim to what was not given back.
-            for leave_behind in (worker.give_back, consumer.close):
+            # Closed whatever came of the other: that ends our claim to what was not given back.
+            for let_go in (worker.give_back, consumer.close):
                 with suppress(TimeoutError, Unavailable):
                     async with asyncio.timeout(GIVE_BACK_S):
-                        await leave_behind()
+                        await let_go()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do the work; return whether it was done before ``stopping``."""

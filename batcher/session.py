@@ -34,7 +34,10 @@ class OnnxSession:
     def __init__(self, path: Path, *, device: str, threads: int, spin: bool = False) -> None:
         runtime = load_runtime()
         options = _options(runtime, threads=threads, spin=spin)
-        graph = _trimmed(path, options)
+        graph = _graph(path)
+        if isinstance(graph, bytes):
+            beside = str(path.resolve().parent)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", beside)
         self._session, self.fallback_reason = _open(runtime, path, graph, options, device=device)
         self._shrink = runtime.RunOptions()
         self._shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
@@ -90,17 +93,13 @@ def _options(runtime: Any, *, threads: int, spin: bool) -> Any:
     return options
 
 
-def _trimmed(path: Path, options: Any) -> bytes | str:
+def _graph(path: Path) -> bytes | str:
     """Return what is to be run of a graph, or its path when that is all of it."""
     try:
-        graph = trimmed(path)
+        return trimmed(path) or str(path)
     except (OSError, ValueError):
         # The runtime says better what is wrong with it.
-        graph = None
-    if graph is None:
         return str(path)
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
-    return graph
 
 
 def _open(

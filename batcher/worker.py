@@ -188,11 +188,7 @@ class Worker:
         failed: list[str | None] = []
         async with self._slots:
             try:
-                # What is begun and not started when we stop is given back as it is.
-                if self._stopping:
-                    turn.jobs, turn.twins = [], []
-                else:
-                    await self._start(turn)
+                await self._start(turn)
             finally:
                 if not turn.jobs:
                     self._runner.off(turn)
@@ -203,9 +199,11 @@ class Worker:
             self._wait_again(self._followers.leave(key), alone=key in failed)
 
     async def _start(self, turn: Turn[Item]) -> None:
-        """Start a turn's jobs in the store, and drop from it those that are not to run."""
+        """Start a turn's jobs in the store, and drop from it those that are not to run: all, once we stop."""
         items = [*turn.jobs, *turn.twins]
         turn.jobs, turn.twins = [], []
+        if self._stopping:
+            return
         begun_s = self._clock()
         live, unburied = await self._settler.start(items)
         self._planner.started(self._clock() - begun_s)

@@ -4,23 +4,14 @@ Nothing is copied: a large model's weights stay in the mapped file. See `inferq.
 """
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from inferq import onnxfields as onnx
 from inferq.protobuf import spans, varint
-
-# Numbers of fields, from onnx.proto: of ModelProto and GraphProto, NodeProto, AttributeProto, TensorProto.
-GRAPH: Final = 7
-NODE, INITIALIZER, OUTPUT, VALUE_INFO = 1, 5, 12, 13
-NODE_INPUT, NODE_OUTPUT, NODE_NAME, NODE_OP, NODE_ATTRIBUTE, NODE_DOMAIN = 1, 2, 3, 4, 5, 7
-ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_TENSOR, ATTRIBUTE_GRAPH, ATTRIBUTE_GRAPHS = 1, 3, 5, 6, 11
-ATTRIBUTE_TYPE: Final = 20
-DIMS, DATA_TYPE, INT64_DATA, TENSOR_NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 7, 8, 9, 13, 14
-# Values of enumerations there: a tensor's type, where its data is, an attribute's type.
-INT64, EXTERNAL, TYPE_INT = 7, 1, 2
 
 # What a weight may have come through and still is one: what is stored small is often made large by these.
 _MAKES_WEIGHTS: Final = frozenset({"Cast", "Mul", "DequantizeLinear", "Transpose", "Identity"})
@@ -51,17 +42,17 @@ class Graph:
     def __init__(self, data: mmap.mmap) -> None:
         self.data = data
         ((self.span),) = [
-            (begin, end) for number, _, _, begin, end in spans(data, 0, len(data)) if number == GRAPH
+            (begin, end) for number, _, _, begin, end in spans(data, 0, len(data)) if number == onnx.GRAPH
         ]
         self.nodes: list[Node] = []
         self.tensors: dict[str, Span] = {}
         self.outputs: set[str] = set()
         for number, _, first, begin, end in spans(data, *self.span):
-            if number == NODE:
+            if number == onnx.NODE:
                 self.nodes.append(self._node(first, (begin, end)))
-            elif number == INITIALIZER:
-                self.tensors[self._text((begin, end), TENSOR_NAME)] = begin, end
-            elif number == OUTPUT:
+            elif number == onnx.INITIALIZER:
+                self.tensors[self._text((begin, end), onnx.TENSOR_NAME)] = begin, end
+            elif number == onnx.OUTPUT:
                 self.outputs.add(self._text((begin, end), 1))
         self.makers: Mapping[str, Node] = {name: node for node in self.nodes for name in node.outputs}
         self.users: dict[str, list[Node]] = {}
@@ -73,10 +64,17 @@ class Graph:
     def nests(self) -> bool:
         """Whether a node holds a graph of its own, which may take any value of this one."""
         return any(
-            number in (ATTRIBUTE_GRAPH, ATTRIBUTE_GRAPHS)
+            number in (onnx.ATTRIBUTE_GRAPH, onnx.ATTRIBUTE_GRAPHS)
             for node in self.nodes
             for attribute in node.attributes
             for number, *_ in spans(self.data, *attribute)
+        )
+
+    @property
+    def has_external(self) -> bool:
+        """Whether weights are in further files."""
+        return any(
+            onnx.EXTERNAL in self._numbers(tensor, onnx.DATA_LOCATION) for tensor in self.tensors.values()
         )
 
     def weight_axes(self, name: str) -> int | None:
@@ -100,7 +98,7 @@ class Graph:
                     (begin, end)
                     for attribute in maker.attributes
                     for number, _, _, begin, end in spans(self.data, *attribute)
-                    if number == ATTRIBUTE_TENSOR
+                    if number == onnx.ATTRIBUTE_TENSOR
                 ),
                 None,
             )
@@ -109,35 +107,35 @@ class Graph:
     def axis(self, node: Node) -> int:
         """Return a node's attribute `axis`, 0 when it has none."""
         for attribute in node.attributes:
-            if self._text(attribute, ATTRIBUTE_NAME) == "axis":
-                return next(iter(self._numbers(attribute, ATTRIBUTE_INT)), 0)
+            if self._text(attribute, onnx.ATTRIBUTE_NAME) == "axis":
+                return next(iter(self._numbers(attribute, onnx.ATTRIBUTE_INT)), 0)
         return 0
 
     def _node(self, first: int, span: Span) -> Node:
         node = Node(first=first, span=span)
         for number, _, _, begin, end in spans(self.data, *span):
-            if number == NODE_INPUT:
+            if number == onnx.NODE_INPUT:
                 node.inputs.append(self.data[begin:end].decode())
-            elif number == NODE_OUTPUT:
+            elif number == onnx.NODE_OUTPUT:
                 node.outputs.append(self.data[begin:end].decode())
-            elif number == NODE_ATTRIBUTE:
+            elif number == onnx.NODE_ATTRIBUTE:
                 node.attributes.append((begin, end))
-        domain = self._text(span, NODE_DOMAIN)
-        node.op = "" if domain == "ai.onnx" else domain, self._text(span, NODE_OP)
+        domain = self._text(span, onnx.NODE_DOMAIN)
+        node.op = "" if domain == "ai.onnx" else domain, self._text(span, onnx.NODE_OP)
         return node
 
     def _axes(self, tensor: Span) -> int:
-        return len(list(self._numbers(tensor, DIMS)))
+        return len(list(self._numbers(tensor, onnx.DIMS)))
 
     def _is_zero(self, tensor: Span) -> bool:
-        types = list(self._numbers(tensor, DATA_TYPE))
+        types = list(self._numbers(tensor, onnx.DATA_TYPE))
         raw = [
             self.data[begin:end] == bytes(8)
             for number, _, _, begin, end in spans(self.data, *tensor)
-            if number == RAW_DATA
+            if number == onnx.RAW_DATA
         ]
-        values = [*raw, *(value == 0 for value in self._numbers(tensor, INT64_DATA))]
-        return types == [INT64] and not self._axes(tensor) and values == [True]
+        values = [*raw, *(value == 0 for value in self._numbers(tensor, onnx.INT64_DATA))]
+        return types == [onnx.INT64] and not self._axes(tensor) and values == [True]
 
     def _numbers(self, message: Span, wanted: int) -> Iterator[int]:
         """Yield the numbers of a field, which may lie one by one or all in one piece."""
@@ -169,8 +167,3 @@ def mapped(path: Path) -> Iterator[mmap.mmap]:
             yield data
         except (IndexError, UnicodeDecodeError) as error:
             raise ValueError("not a protobuf file") from error
-
-
-def tokens_of(node: Node, places: Sequence[int]) -> list[str]:
-    """Return those inputs of a node that it has of these places."""
-    return [node.inputs[place] for place in places if place < len(node.inputs)]

@@ -16,34 +16,8 @@ import mmap
 from pathlib import Path
 from typing import Final
 
-from inferq.onnxgraph import (
-    ATTRIBUTE_INT,
-    ATTRIBUTE_NAME,
-    ATTRIBUTE_TYPE,
-    DATA_LOCATION,
-    DATA_TYPE,
-    DIMS,
-    EXTERNAL,
-    EXTERNAL_DATA,
-    GRAPH,
-    INITIALIZER,
-    INT64,
-    NODE,
-    NODE_ATTRIBUTE,
-    NODE_INPUT,
-    NODE_NAME,
-    NODE_OP,
-    NODE_OUTPUT,
-    RAW_DATA,
-    TENSOR_NAME,
-    TYPE_INT,
-    VALUE_INFO,
-    Graph,
-    Node,
-    Span,
-    mapped,
-    tokens_of,
-)
+from inferq import onnxfields as onnx
+from inferq.onnxgraph import Graph, Node, Span, mapped
 from inferq.protobuf import field, spans
 
 # Weights from this size on stay where they are. Smaller ones are copied: some operators read theirs where they lie, and
@@ -76,11 +50,14 @@ Plan = dict[int, list[str]]
 
 
 def trimmed(path: Path) -> bytes | None:
-    """Return the trimmed graph of an ONNX file, which refers to that file; None when there is nothing to leave out.
+    """Return the trimmed graph of an ONNX file, None when there is nothing to leave out.
+
+    It names the file that ``path`` leads to, so it is to be opened as if it lay beside that one.
 
     Raises:
         ValueError: it is no ONNX file, or holds more than one graph.
     """
+    path = path.resolve()
     with mapped(path) as data:
         graph = Graph(data)
         plan = _plan(graph)
@@ -88,7 +65,12 @@ def trimmed(path: Path) -> bytes | None:
 
 
 def _plan(graph: Graph) -> Plan:
-    if graph.nests or any(name.startswith(_FIRST) for name in (*graph.tensors, *graph.makers)):
+    # Weights in further files would have to lie beside the one that a link leads to.
+    if (
+        graph.nests
+        or graph.has_external
+        or any(name.startswith(_FIRST) for name in (*graph.tensors, *graph.makers))
+    ):
         return {}
     ends = [node for node in graph.nodes if _takes_first(graph, node)]
     if len(ends) != 1:
@@ -104,13 +86,17 @@ def _plan(graph: Graph) -> Plan:
     for node in found:
         outer = [
             name
-            for name in tokens_of(node, _BY_TOKEN[node.op])
+            for name in _tokens_of(node)
             if name not in graph.makers or graph.makers[name].first not in reached
         ]
         if any(name not in graph.makers or graph.makers[name].op not in _OF_TOKENS for name in outer):
             return {}
         plan[node.first] = outer
     return plan
+
+
+def _tokens_of(node: Node) -> list[str]:
+    return [node.inputs[place] for place in _BY_TOKEN[node.op] if place < len(node.inputs)]
 
 
 def _takes_first(graph: Graph, node: Node) -> bool:
@@ -140,20 +126,20 @@ def _written(graph: Graph, plan: Plan, location: str) -> bytes:
     out = bytearray()
     given: set[str] = set()
     for number, _, first, begin, end in spans(data, *graph.span):
-        if number == NODE and first in plan:
+        if number == onnx.NODE and first in plan:
             for name in plan[first]:
                 if name not in given:
                     out += _first_token(name)
                     given.add(name)
             out += _renamed(data, nodes[first], plan[first])
-        elif number == INITIALIZER:
-            out += field(INITIALIZER, _outside(data, (begin, end), location))
-        elif number != VALUE_INFO:
+        elif number == onnx.INITIALIZER:
+            out += field(onnx.INITIALIZER, _outside(data, (begin, end), location))
+        elif number != onnx.VALUE_INFO:
             # Shapes in between are no longer true, and not needed.
             out += data[first:end]
     out += _index()
-    model = field(GRAPH, bytes(out))
-    rest = (data[first:end] for number, _, first, _, end in spans(data, 0, len(data)) if number != GRAPH)
+    model = field(onnx.GRAPH, bytes(out))
+    rest = (data[first:end] for number, _, first, _, end in spans(data, 0, len(data)) if number != onnx.GRAPH)
     return b"".join([*rest, model])
 
 
@@ -161,24 +147,28 @@ def _renamed(data: mmap.mmap, node: Node, cut: list[str]) -> bytes:
     """Return a node that takes the first token's part of some of its inputs."""
     out = bytearray()
     for number, _, first, begin, end in spans(data, *node.span):
-        if number == NODE_INPUT and (name := data[begin:end].decode()) in cut:
-            out += field(NODE_INPUT, _cut_name(name))
+        if number == onnx.NODE_INPUT and (name := data[begin:end].decode()) in cut:
+            out += field(onnx.NODE_INPUT, _cut_name(name))
         else:
             out += data[first:end]
-    return field(NODE, bytes(out))
+    return field(onnx.NODE, bytes(out))
 
 
 def _first_token(name: str) -> bytes:
     """Return the node that gives the first token's part of a value, with all three axes."""
-    axis = field(ATTRIBUTE_NAME, "axis") + field(ATTRIBUTE_INT, 1) + field(ATTRIBUTE_TYPE, TYPE_INT)
+    axis = (
+        field(onnx.ATTRIBUTE_NAME, "axis")
+        + field(onnx.ATTRIBUTE_INT, 1)
+        + field(onnx.ATTRIBUTE_TYPE, onnx.TYPE_INT)
+    )
     return field(
-        NODE,
-        field(NODE_INPUT, name)
-        + field(NODE_INPUT, _FIRST)
-        + field(NODE_OUTPUT, _cut_name(name))
-        + field(NODE_NAME, _cut_name(name))
-        + field(NODE_OP, "Gather")
-        + field(NODE_ATTRIBUTE, axis),
+        onnx.NODE,
+        field(onnx.NODE_INPUT, name)
+        + field(onnx.NODE_INPUT, _FIRST)
+        + field(onnx.NODE_OUTPUT, _cut_name(name))
+        + field(onnx.NODE_NAME, _cut_name(name))
+        + field(onnx.NODE_OP, "Gather")
+        + field(onnx.NODE_ATTRIBUTE, axis),
     )
 
 
@@ -189,8 +179,11 @@ def _cut_name(name: str) -> str:
 def _index() -> bytes:
     """Return the tensor that says which token: [0]."""
     return field(
-        INITIALIZER,
-        field(DIMS, 1) + field(DATA_TYPE, INT64) + field(TENSOR_NAME, _FIRST) + field(RAW_DATA, bytes(8)),
+        onnx.INITIALIZER,
+        field(onnx.DIMS, 1)
+        + field(onnx.DATA_TYPE, onnx.INT64)
+        + field(onnx.TENSOR_NAME, _FIRST)
+        + field(onnx.RAW_DATA, bytes(8)),
     )
 
 
@@ -199,12 +192,12 @@ def _outside(data: mmap.mmap, tensor: Span, location: str) -> bytes:
     kept = bytearray()
     place = None
     for number, _, first, begin, end in spans(data, *tensor):
-        if number == RAW_DATA and end - begin >= _LARGE_BYTES:
+        if number == onnx.RAW_DATA and end - begin >= _LARGE_BYTES:
             place = begin, end - begin
         else:
             kept += data[first:end]
     if place is None:
         return data[slice(*tensor)]
     for key, value in (("location", location), ("offset", str(place[0])), ("length", str(place[1]))):
-        kept += field(EXTERNAL_DATA, field(1, key) + field(2, value))
-    return bytes(kept + field(DATA_LOCATION, EXTERNAL))
+        kept += field(onnx.EXTERNAL_DATA, field(1, key) + field(2, value))
+    return bytes(kept + field(onnx.DATA_LOCATION, onnx.EXTERNAL))

@@ -55,6 +55,7 @@ class RabbitBroker:
         self._publisher: Publisher | None = None
         self._counter: AbstractChannel | None = None
         self._mending = asyncio.Lock()
+        self._mended = 0
         self._poller: asyncio.Task[None] | None = None
         self._waiting_jobs = 0
         self._accepted_since = 0
@@ -241,14 +242,18 @@ class RabbitBroker:
         await self._publisher.publish(exchange, queue, body, job_id)
 
     async def _mend(self) -> None:
-        """Declare what vanished."""
+        """Declare what vanished; once for all who miss it at the same time."""
+        mended = self._mended
         async with self._mending, translated("answer", timeout_s=CONFIRM_S):
+            if self._mended != mended:
+                return
             await asyncio.sleep(GONE_S)
             channel = await self._link.connection.channel()
             try:
                 await topology.declare(channel, self._names, self._queues, self._limit_jobs)
             finally:
                 await channel.close()
+            self._mended += 1
 
     async def _poll(self) -> None:
         while True:

@@ -140,6 +140,23 @@ async def test_a_cancelled_submit_disturbs_nobody(either: Deployment) -> None:
                 await eventually(partial(either.has_failed, origin.job.job_id), what="the record's end")
 
 
+async def test_a_deleted_queue_is_made_once_for_all_who_miss_it(either: Deployment) -> None:
+    """However many submits meet its end at the same time, all of them are accepted."""
+    broker = await either.broker()
+    await either.accepted(broker)
+    queues = either.names.queues()
+    if either.on_rabbit:
+        await delete_queues(either.broker_url, queues)
+    else:
+        await either.redis.delete(*queues)
+    await asyncio.gather(*(either.accepted(broker) for _ in range(64)))
+    await eventually(partial(_has_depth, broker, 64), what="all of them in the queue")
+
+
+async def _has_depth(broker: Broker, jobs: int) -> bool:
+    return await broker.depth() == jobs
+
+
 async def test_a_queue_that_was_deleted_comes_back(either: Deployment) -> None:
     """Queues deleted under publisher and consumer are made again, and jobs flow as before."""
     broker = await either.broker()

@@ -44,6 +44,21 @@ def test_the_builtin_model_answers_as_its_whole_graph_does() -> None:
         )
 
 
+def test_a_model_behind_a_link(tmp_path: Path) -> None:
+    """As a hub's cache keeps them: the file lies elsewhere, under another name."""
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "blobs" / "digest").write_bytes(BUILTIN.read_bytes())
+    link = tmp_path / "snapshot" / "model.onnx"
+    link.symlink_to(Path("..") / "blobs" / "digest")
+    ids = np.array([[101, 2307, 102]], np.int64)
+    session = OnnxSession(link, device="cpu", threads=1)
+    np.testing.assert_array_equal(
+        session.run(ids, np.ones_like(ids)),
+        OnnxSession(BUILTIN, device="cpu", threads=1).run(ids, np.ones_like(ids)),
+    )
+
+
 def test_large_weights_stay_in_the_file() -> None:
     """The trimmed graph has no copy of what takes the room."""
     graph = trimmed(BUILTIN)
@@ -113,7 +128,7 @@ def write(path: Path, change: Change = lambda _: None) -> Path:
         "norm": node("LayerNormalization", ["x", "scale", "bias"], "a", attributes=axis(2)),
         "product": node("MatMul", ["a", "w"], "b"),
         "gelu": node("BiasGelu", ["b", "bias"], "c", domain=MS),
-        "skip": node("SkipLayerNormalization", ["c", "a", "scale", "bias"], "d", domain=MS),
+        "residual": node("SkipLayerNormalization", ["c", "a", "scale", "bias"], "d", domain=MS),
         "first": node("Gather", ["d", "zero"], "e", attributes=axis(1)),
         "end": node("MatMul", ["e", "w"], "logits"),
         "weights": floats("w", HIDDEN, HIDDEN) + floats("scale", HIDDEN) + floats("bias", HIDDEN),
@@ -159,12 +174,12 @@ def _two_ends(parts: dict[str, bytes]) -> None:
 
 
 def _weights_are_computed(parts: dict[str, bytes]) -> None:
-    parts["skip"] = node("MatMul", ["c", "y"], "d")
+    parts["residual"] = node("MatMul", ["c", "y"], "d")
     parts["input"] += field(11, value("y", HIDDEN, HIDDEN))
 
 
 def _weights_for_each_text(parts: dict[str, bytes]) -> None:
-    parts["skip"] = node("MatMul", ["c", "each"], "d")
+    parts["residual"] = node("MatMul", ["c", "each"], "d")
     parts["weights"] += floats("each", 1, HIDDEN, HIDDEN)
 
 
@@ -174,6 +189,11 @@ def _unknown_before(parts: dict[str, bytes]) -> None:
 
 def _nested_graph(parts: dict[str, bytes]) -> None:
     parts["end"] += node("If", ["c"], "z", attributes=field(5, field(1, "then_branch") + field(6, b"")))
+
+
+def _weights_in_another_file(parts: dict[str, bytes]) -> None:
+    elsewhere = field(13, field(1, "location") + field(2, "model.onnx_data")) + field(14, 1)
+    parts["weights"] += field(5, field(1, HIDDEN) + field(2, 1) + field(8, "far") + elsewhere)
 
 
 def _our_names_taken(parts: dict[str, bytes]) -> None:
@@ -192,6 +212,7 @@ def _our_names_taken(parts: dict[str, bytes]) -> None:
         _weights_for_each_text,
         _unknown_before,
         _nested_graph,
+        _weights_in_another_file,
         _our_names_taken,
     ],
 )
