@@ -40,9 +40,18 @@ class Names:
         """Key of a job's record."""
         return f"{self.namespace}job:{job_id}"
 
+    @property
+    def before_id(self) -> int:
+        """How many bytes precede the id in a record's key."""
+        return len(self.job("").encode())
+
     def cache(self, digest: str) -> str:
         """Key of a finished result that equal jobs are answered with."""
         return f"{self.namespace}cache:{digest}"
+
+    def quota_jobs(self, owner: str) -> str:
+        """Sorted set of an API key's jobs that have not ended, by when they surely have (ms); for its quota alone."""
+        return f"{self.namespace}quota:{owner}:jobs"
 
     @property
     def events(self) -> str:
