@@ -44,6 +44,14 @@ class Names:
         """Key of a finished result that equal jobs are answered with."""
         return f"{self.namespace}cache:{digest}"
 
+    def quota_jobs(self, name: str) -> str:
+        """Sorted set of an API key's unfinished jobs, by the time (ms) when they surely have ended."""
+        return f"{self.namespace}quota:{name}:jobs"
+
+    def quota_rate(self, name: str) -> str:
+        """Key of how much of its rate an API key has used."""
+        return f"{self.namespace}quota:{name}:rate"
+
     @property
     def events(self) -> str:
         """Pub/sub channel that announces every change of a record."""
