@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from inferq.apikeys import parse_setting
 from inferq.modelspec import parse as parse_model
 
 
@@ -84,4 +85,10 @@ def switch(text: str) -> bool:
 def model(text: str) -> str:
     """Take a model specification, as it stands."""
     parse_model(text)
+    return text
+
+
+def api_keys(text: str) -> str:
+    """Take API keys, or the name of their file, as they stand."""
+    parse_setting(text)
     return text

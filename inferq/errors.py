@@ -5,21 +5,23 @@
     ├── HttpError                    has an HTTP answer
     │   ├── CallerError              the caller's fault; repeating the same call fails again
     │   │   ├── InvalidRequest       400 invalid_request
+    │   │   ├── Unauthorized         401 unauthorized
     │   │   ├── JobNotFound          404 not_found
     │   │   ├── ModelNotFound        404 model_not_found
     │   │   ├── AlreadyFinal         409 already_final
     │   │   ├── BodyTooLarge         413 body_too_large
     │   │   └── UnsupportedMediaType 415 unsupported_media_type
-    │   └── ServiceError             our fault or our load; the same call may pass later
+    │   └── ServiceError             our fault, or load; the same call may pass later
+    │       ├── QuotaExceeded        429 quota_exceeded (the load is the caller's own)
     │       ├── QueueFull            503 queue_full
     │       └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
     ├── Undecodable                  a queue message or event that cannot be read
     └── IllegalTransition            the lifecycle table does not allow this move; nothing was changed
 
-Each `HttpError` carries what its answer needs: `code`, `status`, `title`, `retryable`.
+Each `HttpError` carries what its answer needs: `code`, `status`, `title`, `retryable`, `headers`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -43,17 +45,25 @@ class FieldError:
 
 
 class HttpError(InferqError):
-    """An error with an HTTP answer of its own (RFC 9457)."""
+    """An error with an HTTP answer of its own (RFC 9457); ``headers`` are what the answer says besides."""
 
     code: ClassVar[str]
     status: ClassVar[int]
     title: ClassVar[str]
     retryable: ClassVar[bool]
 
-    def __init__(self, detail: str, *, errors: Sequence[FieldError] = ()) -> None:
+    def __init__(
+        self, detail: str, *, errors: Sequence[FieldError] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.errors = tuple(errors)
+        self._headers = dict(headers or {})
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header fields of the answer, without those of its body."""
+        return dict(self._headers)
 
 
 class CallerError(HttpError):
@@ -63,20 +73,38 @@ class CallerError(HttpError):
 
 
 class ServiceError(HttpError):
-    """Our fault or our load: the same call may pass after ``retry_after_s`` seconds."""
+    """Our fault, or load: the same call may pass after ``retry_after_s`` seconds."""
 
     status = 503
     retryable = True
 
-    def __init__(self, detail: str, *, retry_after_s: int = 1) -> None:
-        super().__init__(detail)
+    def __init__(
+        self, detail: str, *, retry_after_s: int = 1, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail, headers=headers)
         self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header fields of the answer, `Retry-After` among them."""
+        return {**self._headers, "Retry-After": str(self.retry_after_s)}
 
 
 class InvalidRequest(CallerError):
     """The body or a parameter is not what the API takes."""
 
     code, status, title = "invalid_request", 400, "The request is not valid"
+
+
+class Unauthorized(CallerError):
+    """The call carries no API key, or one that is not known."""
+
+    code, status, title = "unauthorized", 401, "An API key is needed"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header fields of the answer: how to give a key (RFC 6750, section 3)."""
+        return {**self._headers, "WWW-Authenticate": 'Bearer realm="inferq"'}
 
 
 class JobNotFound(CallerError):
@@ -107,6 +135,12 @@ class UnsupportedMediaType(CallerError):
     """The body is not plain JSON."""
 
     code, status, title = "unsupported_media_type", 415, "Only JSON is understood"
+
+
+class QuotaExceeded(ServiceError):
+    """The API key has used what it may use for now."""
+
+    code, status, title = "quota_exceeded", 429, "The quota of this API key is used up"
 
 
 class QueueFull(ServiceError):

@@ -49,9 +49,13 @@ class Names:
         """Key of a finished result that equal jobs are answered with."""
         return f"{self.namespace}cache:{digest}"
 
-    def quota_jobs(self, owner: str) -> str:
-        """Sorted set of an API key's jobs that have not ended, by when they surely have (ms); for its quota alone."""
-        return f"{self.namespace}quota:{owner}:jobs"
+    def quota_jobs(self, name: str) -> str:
+        """Sorted set of an API key's unfinished jobs, by the time (ms) when they surely have ended."""
+        return f"{self.namespace}quota:{name}:jobs"
+
+    def quota_rate(self, name: str) -> str:
+        """Key of how much of its rate an API key has used."""
+        return f"{self.namespace}quota:{name}:rate"
 
     @property
     def events(self) -> str:

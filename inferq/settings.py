@@ -7,9 +7,8 @@ flags of every process, `inferq config` and the documentation are made from.
 To add a setting: a field in `Settings`, and a row in `OPTIONS`.
 """
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,18 @@ from inferq.addresses import host_port
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
+from inferq.redaction import hidden, redact
 
 PREFIX = "INFERQ_"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # What later parts bring. Ignoring them would be worse than refusing: who sets API keys counts on them.
+# What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
+FOR_CLIENTS = frozenset({"INFERQ_API_KEY"})
 PLANNED = frozenset(
     {
         "INFERQ_ROUTING",
         "INFERQ_SHARDS",
         "INFERQ_INGRESSES",
-        "INFERQ_API_KEYS",
         "INFERQ_ORIGINS",
         "INFERQ_WEBHOOK_HOSTS",
     }
@@ -47,6 +48,9 @@ class Settings:
     batcher_port: int
     allow_open: bool
     public_notifier_url: str
+    api_keys: str = field(repr=False)
+    key_rate: int
+    key_jobs: int
     model: str
     device: str
     precision: str
@@ -107,7 +111,7 @@ class Option:
     parse: Callable[[str], Any]
     unit: str
     help: str
-    secret: bool = False
+    hide: Callable[[str], str] | None = None
 
     @property
     def variable(self) -> str:
@@ -119,12 +123,21 @@ class Option:
         """Its command-line flag."""
         return "--" + self.field.replace("_", "-")
 
+    @property
+    def secret(self) -> bool:
+        """Whether its text must not be shown as it is."""
+        return self.hide is not None
+
+    def shown(self, text: str) -> str:
+        """Return what may be shown of its text, be that allowed or not."""
+        return text if self.hide is None else self.hide(text)
+
 
 OPTIONS: tuple[Option, ...] = (
-    Option(field="redis_url", default="", parse=allowed.url("redis", "rediss"), unit="URL", secret=True,
+    Option(field="redis_url", default="", parse=allowed.url("redis", "rediss"), unit="URL", hide=redact,
            help="job records, results and events; `inferq up` starts an embedded Valkey when it is empty"),
     Option(field="broker_url", default="", parse=allowed.url("amqp", "amqps", "redis", "rediss", words=("rabbitmq",)),
-           unit="URL", secret=True,
+           unit="URL", hide=redact,
            help="where jobs queue; empty: the Redis of the records; rabbitmq: a private node, with `inferq up`"),
     Option(field="namespace", default="", parse=allowed.pattern(r"[A-Za-z0-9_:.\-]{0,64}",
            "up to 64 letters, digits and _ : . -"), unit="text",
@@ -136,9 +149,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="batcher_port", default="8082", parse=allowed.integer(1, 65535), unit="port",
            help="health and metrics of the first batcher; further ones take the next free ports"),
     Option(field="allow_open", default="0", parse=allowed.switch, unit="0 or 1",
-           help="listen beyond loopback although everybody who reaches the port may use it"),
+           help="listen beyond loopback without API keys, although everybody who reaches the port may use it then"),
     Option(field="public_notifier_url", default="", parse=allowed.url("ws", "wss"), unit="URL",
            help="what `stream_url` begins with; empty: made from host and port"),
+    Option(field="api_keys", default="", parse=allowed.api_keys, unit="keys", hide=hidden,
+           help="who may call: name:key[:admin][:rate=N][:jobs=N], comma-separated, or @file; empty: everybody"),
+    Option(field="key_rate", default="0", parse=allowed.integer(0, 1_000_000), unit="jobs/s",
+           help="jobs that a key without a rate= of its own may submit in a second; 0: no limit"),
+    Option(field="key_jobs", default="0", parse=allowed.integer(0, 10_000_000), unit="jobs",
+           help="unfinished jobs that a key without a jobs= of its own may have; 0: no limit"),
     Option(field="model", default="builtin", parse=allowed.model, unit="model",
            help="builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>"),
     Option(field="device", default="auto", parse=allowed.choice("auto", "cpu", "cuda"), unit="device",
@@ -213,8 +232,7 @@ def load(
         try:
             values[option.field] = option.parse(raw)
         except ValueError as error:
-            shown = redact(raw) if option.secret else raw
-            raise OperatorError(f"{name}={shown!r} is not allowed: it must be {error}") from None
+            raise OperatorError(f"{name}={option.shown(raw)!r} is not allowed: it must be {error}") from None
         origins[option.field] = origin
     settings = Settings(**values)
     _check(settings)
@@ -222,10 +240,10 @@ def load(
 
 
 def _check(settings: Settings) -> None:
-    if settings.host not in LOOPBACK and not settings.allow_open:
+    if settings.host not in LOOPBACK and not settings.api_keys and not settings.allow_open:
         raise OperatorError(
             f"INFERQ_HOST={settings.host!r} would open the service to everybody who reaches it:"
-            " set INFERQ_ALLOW_OPEN=1 if that is meant, or listen on 127.0.0.1"
+            " set INFERQ_API_KEYS, or INFERQ_ALLOW_OPEN=1 if that is meant, or listen on 127.0.0.1"
         )
     ports = (settings.ingress_port, settings.notifier_port, settings.batcher_port)
     if len(set(ports)) != len(ports):
@@ -234,7 +252,7 @@ def _check(settings: Settings) -> None:
 
 def unknown(environ: Mapping[str, str]) -> list[str]:
     """Name the INFERQ_ variables that are no settings, to warn of a slip of the pen."""
-    known = {option.variable for option in OPTIONS} | PLANNED
+    known = {option.variable for option in OPTIONS} | PLANNED | FOR_CLIENTS
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 
@@ -268,19 +286,3 @@ def to_environ(settings: Settings) -> dict[str, str]:
         value = getattr(settings, option.field)
         spelled[option.variable] = str(int(value)) if isinstance(value, bool) else str(value)
     return spelled
-
-
-def redact(url: str) -> str:
-    """Hide the user, password and query of a URL, and whatever cannot be read as one.
-
-    Made for URLs that are wrong as well, so it does not rely on their parsing: a password with an unquoted slash in it
-    is no part of the host to `urlsplit`.
-    """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return "***" if "@" in url else url
-    place, question, query = rest.partition("?")
-    if "@" in query or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.\-]*", scheme):
-        return "***"
-    _, at, host = place.rpartition("@")
-    return f"{scheme}://{'***@' if at else ''}{host}{'?***' if question else ''}"

@@ -5,6 +5,7 @@ The record is the truth; events only hint at it. Every method raises `Unavailabl
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -25,8 +26,19 @@ FIRST_LOOK_MS: Final = 15_000
 GRACE_S: Final = 3600
 ID_TAKEN: Final = "the new job's id is taken"
 
+# Where a row, as it is read, has its owner.
+_OWNER: Final = len(PUBLIC_FIELDS)
+
 _log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owned:
+    """A record as JSON, and whose job it is: the name of the API key that it came in with, "" without one."""
+
+    record: bytes
+    owner: str
 
 
 def wall_ms() -> float:
@@ -177,8 +189,19 @@ class Store:
         (record,) = await self.read_many([job_id])
         return record
 
+    async def owned(self, job_id: str) -> Owned | None:
+        """Return a record as `read` does, with its owner, or None."""
+        (row,) = await self._current([job_id])
+        record = _render(job_id, row)
+        return None if record is None else Owned(record=record, owner=(row[_OWNER] or b"").decode())
+
     async def read_many(self, job_ids: Sequence[str]) -> list[bytes | None]:
         """Return records as JSON in the order asked for, in one pipelined read."""
+        rows = await self._current(job_ids)
+        return [_render(job_id, row) for job_id, row in zip(job_ids, rows, strict=True)]
+
+    async def _current(self, job_ids: Sequence[str]) -> list[list[bytes | None]]:
+        """Read the rows of jobs, once those whose time is over are expired."""
         rows = await self._rows(job_ids)
         now = wall_ms()
         late = [
@@ -190,7 +213,7 @@ class Store:
             await self.apply([expire(job_ids[index]) for index in late])
             for index, row in zip(late, await self._rows([job_ids[index] for index in late]), strict=True):
                 rows[index] = row
-        return [_render(job_id, row) for job_id, row in zip(job_ids, rows, strict=True)]
+        return rows
 
     async def buried(self, job_id: str) -> None:
         """Note that the job's dead letter is kept."""
@@ -234,7 +257,7 @@ class Store:
     async def _rows(self, job_ids: Sequence[str]) -> list[list[bytes | None]]:
         async with translated("answer"):
             return await self._redis.commands.call_all(
-                [("HMGET", self.names.job(job_id), *PUBLIC_FIELDS, "due_ms") for job_id in job_ids]
+                [("HMGET", self.names.job(job_id), *PUBLIC_FIELDS, "owner", "due_ms") for job_id in job_ids]
             )
 
     async def _apply(self, steps: Sequence[Step]) -> list[Moved]:

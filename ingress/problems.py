@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from inferq.errors import HttpError, ServiceError
+from inferq.errors import HttpError
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -27,12 +27,11 @@ def document(status: int, code: str, title: str, detail: str, errors: Any = ()) 
 
 
 def response(error: HttpError) -> Response:
-    """Return the answer to an error; one that may pass says after how long."""
-    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, ServiceError) else None
+    """Return the answer to an error, with the header fields that it brings."""
     return Response(
         document(error.status, error.code, error.title, error.detail, error.errors),
         status_code=error.status,
-        headers=headers,
+        headers=error.headers,
         media_type=MEDIA_TYPE,
     )
 

@@ -23,7 +23,7 @@ from aio_pika.exceptions import (
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.errors import OperatorError, Unavailable
-from inferq.settings import redact
+from inferq.redaction import redact
 
 CONNECT_TIMEOUT_S: Final = 5.0
 # A broker that froze without closing is noticed after about twice this.

@@ -13,8 +13,9 @@ from inferq.cli.deployment import Deployment, find
 from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
 from inferq.probe import ask, reachable
+from inferq.redaction import redact
 from inferq.runfile import RunningService
-from inferq.settings import Settings, redact, require_servers, unknown
+from inferq.settings import Settings, require_servers, unknown
 
 MIN_PYTHON: Final = (3, 11)
 SAMPLE: Final = "everything works as it should"

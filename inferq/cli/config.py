@@ -7,19 +7,19 @@ import typer
 
 from inferq.cli.flags import Json, with_settings
 from inferq.cli.terminal import output, row, table
-from inferq.settings import OPTIONS, load, redact, to_environ, unknown
+from inferq.settings import OPTIONS, load, to_environ, unknown
 
 
 @with_settings
 def config(flags: dict[str, str], json: Json = False) -> None:
-    """Show every setting: value, origin, unit and what it does; passwords are hidden."""
+    """Show every setting: value, origin, unit and what it does; passwords and keys are hidden."""
     settings, origins = load(os.environ, flags)
     values = to_environ(settings)
     found = [
         {
             "variable": option.variable,
             "flag": option.flag,
-            "value": redact(values[option.variable]) if option.secret else values[option.variable],
+            "value": option.shown(values[option.variable]),
             "origin": origins[option.field],
             "unit": option.unit,
             "help": option.help,

@@ -18,7 +18,9 @@ from inferq.errors import (
     ModelNotFound,
     OperatorError,
     QueueFull,
+    QuotaExceeded,
     ServiceError,
+    Unauthorized,
     Unavailable,
     Undecodable,
     UnsupportedMediaType,
@@ -28,11 +30,13 @@ from inferq.errors import (
 
 ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
     (InvalidRequest, 400, "invalid_request", False),
+    (Unauthorized, 401, "unauthorized", False),
     (JobNotFound, 404, "not_found", False),
     (ModelNotFound, 404, "model_not_found", False),
     (AlreadyFinal, 409, "already_final", False),
     (BodyTooLarge, 413, "body_too_large", False),
     (UnsupportedMediaType, 415, "unsupported_media_type", False),
+    (QuotaExceeded, 429, "quota_exceeded", True),
     (QueueFull, 503, "queue_full", True),
     (Unavailable, 503, "unavailable", True),
 ]
@@ -83,6 +87,27 @@ def test_a_retry_time_comes_with_our_faults_alone() -> None:
     assert Unavailable("away").retry_after_s == 1
     assert QueueFull("full", retry_after_s=7).retry_after_s == 7
     assert not hasattr(InvalidRequest("wrong"), "retry_after_s")
+
+
+def test_an_error_brings_the_header_fields_of_its_answer() -> None:
+    """A service error says when to come back, also when that is known late; a missing key says how to give one."""
+    assert InvalidRequest("wrong").headers == {}
+    assert InvalidRequest("wrong", headers={"Connection": "close"}).headers == {"Connection": "close"}
+    assert Unauthorized("no key").headers == {"WWW-Authenticate": 'Bearer realm="inferq"'}
+    full = QueueFull("full")
+    full.retry_after_s = 9
+    assert full.headers == {"Retry-After": "9"}
+    used_up = QuotaExceeded("used up", retry_after_s=2, headers={"RateLimit": '"rate";r=0;t=1'})
+    assert used_up.headers == {"RateLimit": '"rate";r=0;t=1', "Retry-After": "2"}
+
+
+def test_what_an_error_brings_is_its_own() -> None:
+    """Neither the mapping that was given nor the one that was read changes the error."""
+    given = {"Connection": "close"}
+    error = InvalidRequest("wrong", headers=given)
+    given.clear()
+    error.headers.clear()
+    assert error.headers == {"Connection": "close"}
 
 
 def test_field_errors_are_kept_as_they_came() -> None:

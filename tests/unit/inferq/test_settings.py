@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferq.errors import OperatorError
+from inferq.redaction import redact
 from inferq.settings import (
     BY_FIELD,
     OPTIONS,
@@ -17,7 +18,6 @@ from inferq.settings import (
     Option,
     Settings,
     load,
-    redact,
     require_servers,
     to_environ,
     unknown,
@@ -43,6 +43,7 @@ def _number(low: int, high: int) -> Case:
     return Case((str(low), low), (str(high), high), bad, f"a whole number from {low} to {high}")
 
 
+_KEY = "S3CRET-S3CRET-S3CRET"
 _URLS = (
     "http://h:1",
     "redis:/h",
@@ -65,6 +66,18 @@ CASES: dict[str, Case] = {
     "batcher_port": _number(1, 65535),
     "allow_open": Case(("1", True), ("0", False), ("", "yes", "true", "2", "01"), "0 or 1"),
     "public_notifier_url": _text("wss://push.example", "ws://h:1/a", "https://h", allowed="ws://host:port"),
+    "api_keys": _text(
+        f"a:{_KEY}:admin:rate=5",
+        "@/etc/inferq/keys",
+        _KEY,
+        "a:short",
+        f"a:{_KEY},",
+        "@",
+        "@\0",
+        allowed="name:key[:admin][:rate=N][:jobs=N] entries with commas between them, or @",
+    ),
+    "key_rate": _number(0, 1_000_000),
+    "key_jobs": _number(0, 10_000_000),
     "model": _text("simulated:1,2", "/models/m", "hub:", "hub:a/b/c", allowed="hub: takes <owner>/<name>"),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
     "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),
@@ -183,7 +196,8 @@ def test_a_bad_value_is_one_line(option: Option, bad: str) -> None:
         with pytest.raises(OperatorError) as caught:
             load(environ, flags)
         line = str(caught.value)
-        assert line.startswith(f"{name}={bad!r} is not allowed: it must be ")
+        shown = option.shown(bad) if option.secret else bad
+        assert line.startswith(f"{name}={shown!r} is not allowed: it must be ")
         assert CASES[option.field].allowed in line
         assert "\n" not in line
 
@@ -245,10 +259,13 @@ def test_a_slip_of_the_pen_is_found() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "inferq.example"])
 def test_beyond_loopback_only_when_it_is_meant(host: str) -> None:
-    """A service that anybody may reach has to be asked for."""
+    """A service that anybody may reach has to be asked for; one that asks for keys is not open."""
     with pytest.raises(OperatorError, match="INFERQ_ALLOW_OPEN=1"):
         load({"INFERQ_HOST": host})
-    assert load({"INFERQ_HOST": host, "INFERQ_ALLOW_OPEN": "1"})[0].host == host
+    with pytest.raises(OperatorError, match="set INFERQ_API_KEYS"):
+        load({"INFERQ_HOST": host, "INFERQ_API_KEYS": ""})
+    for permission in ({"INFERQ_ALLOW_OPEN": "1"}, {"INFERQ_API_KEYS": f"a:{_KEY}"}):
+        assert load({"INFERQ_HOST": host} | permission)[0].host == host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -359,9 +376,39 @@ def test_a_password_is_never_shown(scheme: str, user: str, before: str, after: s
     assert "\n" not in str(caught.value)
 
 
-def test_urls_with_passwords_are_secret() -> None:
-    """Both are hidden wherever settings are shown."""
-    assert {option.field for option in OPTIONS if option.secret} == {"redis_url", "broker_url"}
+def test_urls_with_passwords_and_keys_are_secret() -> None:
+    """They are hidden wherever settings are shown."""
+    assert {option.field for option in OPTIONS if option.secret} == {"redis_url", "broker_url", "api_keys"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""), ("@/etc/inferq/keys", "@/etc/inferq/keys"), (f"a:{_KEY}", "***"), (_KEY, "***"),
+        (f"{_KEY}:a", "***"), (f"a:{_KEY},@b", "***"), ("a:S3CRET", "***"),
+    ],
+)  # fmt: skip  # texts side by side
+def test_keys_are_never_shown(text: str, shown: str) -> None:
+    """Neither where they are allowed nor in the error that says they are not, wherever in the text they stand."""
+    option = BY_FIELD["api_keys"]
+    assert option.shown(text) == shown
+    assert BY_FIELD["device"].shown("cpu") == "cpu"
+    # Where the text is allowed, it is the next setting that is wrong.
+    with pytest.raises(
+        OperatorError, match="^INFERQ_(API_KEYS='[*]{3}'|KEY_RATE='x') is not allowed"
+    ) as caught:
+        load({"INFERQ_API_KEYS": text, "INFERQ_KEY_RATE": "x"})
+    assert "S3CRET" not in str(caught.value)
+
+
+def test_settings_that_are_printed_hide_the_keys() -> None:
+    """A debugger or a careless log line shows none."""
+    assert "S3CRET" not in repr(_settings(api_keys=f"a:{_KEY}"))
+
+
+def test_what_clients_read_is_no_slip_of_the_pen() -> None:
+    """The key that the commands send is no setting of a deployment, and is not warned of."""
+    assert unknown({"INFERQ_API_KEY": "x"}) == []
 
 
 def test_the_cache_may_be_left_to_its_usual_place() -> None:

@@ -13,6 +13,8 @@ from inferq.errors import (
     JobNotFound,
     ModelNotFound,
     QueueFull,
+    QuotaExceeded,
+    Unauthorized,
     Unavailable,
     UnsupportedMediaType,
 )
@@ -28,6 +30,8 @@ from ingress.problems import MEDIA_TYPE, internal, plain, response
         (AlreadyFinal("d"), None),
         (BodyTooLarge("d"), None),
         (UnsupportedMediaType("d"), None),
+        (Unauthorized("d"), None),
+        (QuotaExceeded("d", retry_after_s=2), "2"),
         (QueueFull("d", retry_after_s=17), "17"),
         (Unavailable("d"), "1"),
     ],
@@ -46,6 +50,13 @@ def test_an_error_is_answered_by_its_document(error: HttpError, retry_after: str
         "code": error.code,
         "detail": "d",
     }
+
+
+def test_an_answer_has_the_header_fields_of_its_error() -> None:
+    """Whatever an error brings besides its body is in the answer."""
+    assert response(Unauthorized("d")).headers["www-authenticate"] == 'Bearer realm="inferq"'
+    used_up = QuotaExceeded("d", headers={"RateLimit": '"rate";r=0;t=1'})
+    assert response(used_up).headers["ratelimit"] == '"rate";r=0;t=1'
 
 
 def test_field_errors_are_listed() -> None:
