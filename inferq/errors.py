@@ -9,7 +9,8 @@
     │   │   ├── ModelNotFound        404 model_not_found
     │   │   ├── AlreadyFinal         409 already_final
     │   │   ├── BodyTooLarge         413 body_too_large
-    │   │   └── UnsupportedMediaType 415 unsupported_media_type
+    │   │   ├── UnsupportedMediaType 415 unsupported_media_type
+    │   │   └── IdempotencyMismatch  422 idempotency_mismatch
     │   └── ServiceError             our fault or our load; the same call may pass later
     │       ├── QueueFull            503 queue_full
     │       └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
@@ -107,6 +108,12 @@ class UnsupportedMediaType(CallerError):
     """The body is not plain JSON."""
 
     code, status, title = "unsupported_media_type", 415, "Only JSON is understood"
+
+
+class IdempotencyMismatch(CallerError):
+    """The idempotency key is that of a request with another body."""
+
+    code, status, title = "idempotency_mismatch", 422, "The idempotency key is another request's"
 
 
 class QueueFull(ServiceError):

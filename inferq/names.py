@@ -44,6 +44,10 @@ class Names:
         """Key of a finished result that equal jobs are answered with."""
         return f"{self.namespace}cache:{digest}"
 
+    def idem(self, digest: str) -> str:
+        """Key of the first answer to an idempotency key, or of the claim to make it."""
+        return f"{self.namespace}idem:{digest}"
+
     @property
     def events(self) -> str:
         """Pub/sub channel that announces every change of a record."""

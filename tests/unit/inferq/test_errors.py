@@ -11,6 +11,7 @@ from inferq.errors import (
     CallerError,
     FieldError,
     HttpError,
+    IdempotencyMismatch,
     IllegalTransition,
     InferqError,
     InvalidRequest,
@@ -33,6 +34,7 @@ ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
     (AlreadyFinal, 409, "already_final", False),
     (BodyTooLarge, 413, "body_too_large", False),
     (UnsupportedMediaType, 415, "unsupported_media_type", False),
+    (IdempotencyMismatch, 422, "idempotency_mismatch", False),
     (QueueFull, 503, "queue_full", True),
     (Unavailable, 503, "unavailable", True),
 ]
