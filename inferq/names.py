@@ -57,6 +57,10 @@ class Names:
         """Key of how much of its rate an API key has used."""
         return f"{self.namespace}quota:{name}:rate"
 
+    def idem(self, digest: str) -> str:
+        """Key of the first answer to an idempotency key, or of the claim to make it."""
+        return f"{self.namespace}idem:{digest}"
+
     @property
     def events(self) -> str:
         """Pub/sub channel that announces every change of a record."""

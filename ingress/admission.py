@@ -4,9 +4,9 @@ Rules:
 
 1. A submit under way takes up a place and memory in this process, whatever becomes of it; both are bounded, so that a
    flood is answered at once instead of timing out as a whole.
-2. A full queue takes jobs again once enough of it has drained. How long that takes follows from the depth and the measured
-   drain rate; without a rate yet there is no better guess than a few seconds. A full quorum queue takes messages again only
-   below about 80 % of its limit, so that is what has to drain.
+2. A full queue takes jobs again once enough of it has drained. How long that takes follows from the depth and the
+   measured drain rate; without a rate yet there is no better guess than a few seconds. A full quorum queue takes
+   messages again only below about 80 % of its limit, so that is what has to drain.
 3. Clients that were refused together must not come back together: the time is spread, and never shortened.
 4. A job is refused for its deadline only when what waits before it cannot be done by then even at the best rate: the
    capacity of all batchers, not what they happen to do now. Without a rate nothing is known, and nobody is refused.

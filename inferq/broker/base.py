@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from inferq.errors import HttpError
+from inferq.errors import HttpError, Unavailable
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, Delivery
 from inferq.steps import Origin
@@ -61,6 +61,10 @@ class DeadEntry:
 
     key: str
     letter: DeadLetter
+
+
+class TakenBack(Unavailable):
+    """A submit that is made again was taken back by its first maker: its job id is of no use any more."""
 
 
 @dataclass(frozen=True, kw_only=True)

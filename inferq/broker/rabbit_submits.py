@@ -9,6 +9,7 @@ import structlog
 
 from inferq.background import end
 from inferq.backoff import Backoff
+from inferq.broker.base import TakenBack
 from inferq.errors import HttpError, QueueFull, Unavailable
 from inferq.gather import Gather
 from inferq.jobs import ErrorCode
@@ -86,7 +87,7 @@ class RabbitSubmits:
                     case Adopted.ACCEPTED:
                         refusals[number] = None
                     case Adopted.TAKEN_BACK:
-                        refusals[number] = Unavailable("the first submit was taken back: send it again")
+                        refusals[number] = TakenBack("the first submit was taken back")
         return ours
 
     async def _end(self, failed: Sequence[tuple[Origin, str]]) -> None:
