@@ -79,7 +79,9 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
                 tasks.create_task(keys.watch()),
                 tasks.create_task(
                     stats.run(
-                        lambda: submits.queued_jobs, cache.totals if cache is not None else CacheTotals()
+                        lambda: submits.queued_jobs,
+                        lambda: submits.gate.jobs,
+                        cache.totals if cache is not None else CacheTotals(),
                     )
                 ),
                 tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
