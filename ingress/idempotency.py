@@ -85,7 +85,8 @@ class Idempotency:
         self._claim_ms, self._wait_s = round(claim_s * 1000), wait_s
         outcomes = metrics.counter("idempotent", "Submits with an Idempotency-Key by outcome", "outcome")
         self._outcomes = {outcome: outcomes.labels(outcome) for outcome in OUTCOMES}
-        self._waiting = 0
+        self._waiting = metrics.gauge("idempotent_waiting", "Submits that wait for the outcome of an equal one")
+        self._waiting_requests = 0
         self._foreign_told = False
         self._letting_go: set[asyncio.Task[None]] = set()
 
@@ -100,14 +101,11 @@ class Idempotency:
             IdempotencyMismatch: the key is that of a request with another body.
             Unavailable: Redis is away, another took too long, too many wait, or what is kept is none of ours.
         """
-        claim = _Claim(
-            key=self._names.idem(digest(scope=scope, path=path, key=key)),
-            fingerprint=fingerprint(body),
-            seed=os.urandom(16).hex(),
-            token=os.urandom(16).hex(),
-            until_s=asyncio.get_running_loop().time() + self._wait_s,
-        )
+        name, mark = self._names.idem(digest(scope=scope, path=path, key=key)), fingerprint(body)
+        until_s = asyncio.get_running_loop().time() + self._wait_s
         for _ in range(ROUNDS):
+            seed, token = os.urandom(16).hex(), os.urandom(16).hex()
+            claim = _Claim(key=name, fingerprint=mark, seed=seed, token=token, until_s=until_s)
             look, waited = await self._look(claim), False
             if isinstance(look, Pending):
                 look, waited = await self._wait(claim), True
@@ -159,11 +157,12 @@ class Idempotency:
 
     async def _wait(self, claim: _Claim) -> Mine | Kept:
         """Ask again until another has an outcome, or his claim is ours."""
-        if self._waiting >= MAX_WAITING:
+        if self._waiting_requests >= MAX_WAITING:
             self._count("crowded")
             raise Unavailable(f"{MAX_WAITING} requests wait already for the first answer to theirs")
         backoff, clock = Backoff(first_s=FIRST_WAIT_S, most_s=MOST_WAIT_S), asyncio.get_running_loop().time
-        self._waiting += 1
+        self._waiting_requests += 1
+        self._waiting.inc()
         try:
             while (left_s := claim.until_s - clock()) > 0:
                 await asyncio.sleep(min(left_s, backoff.next_s()))
@@ -171,7 +170,8 @@ class Idempotency:
                 if not isinstance(look, Pending):
                     return look
         finally:
-            self._waiting -= 1
+            self._waiting_requests -= 1
+            self._waiting.dec()
         self._count("timed_out")
         raise Unavailable("the first request with this Idempotency-Key has no outcome yet")
 
