@@ -19,7 +19,7 @@ from inferq.names import Names
 from inferq.redis import Client, evaluate, translated
 from inferq.scripts import Script
 from inferq.telemetry import Metrics
-from ingress.claims import Foreign, Kept, Mine, Mismatch, Pending, SeedSpent, leaves_nothing, read_look
+from ingress.claims import Foreign, Kept, Mine, Mismatch, Pending, SeedSpent, is_forgotten, read_look
 from ingress.idemkey import digest, fingerprint
 
 # Longer than a claimant takes: one step in Redis, the work (1.5 s) and another step.
@@ -27,7 +27,7 @@ CLAIM_S: Final = 3.0
 # One step in Redis, its connection included. Letting go holds up an error that is due.
 STEP_S: Final = 0.5
 LET_GO_S: Final = 0.25
-# A claimant that dies may leave a claim of a shorter life than work: a claim lives at least this long.
+# However short answers are kept, a claim outlives its work: else a twin would begin anew beside the first.
 LEAST_CLAIM_TTL_S: Final = 60
 WAIT_S: Final = 2.0
 FIRST_WAIT_S: Final = 0.005
@@ -85,7 +85,9 @@ class Idempotency:
         self._claim_ms, self._wait_s = round(claim_s * 1000), wait_s
         outcomes = metrics.counter("idempotent", "Submits with an Idempotency-Key by outcome", "outcome")
         self._outcomes = {outcome: outcomes.labels(outcome) for outcome in OUTCOMES}
-        self._waiting = metrics.gauge("idempotent_waiting", "Submits that wait for the outcome of an equal one")
+        self._waiting = metrics.gauge(
+            "idempotent_waiting", "Submits that wait for the outcome of an equal one"
+        )
         self._waiting_requests = 0
         self._foreign_told = False
         self._letting_go: set[asyncio.Task[None]] = set()
@@ -126,7 +128,7 @@ class Idempotency:
         except BaseException as error:
             if not isinstance(error, SeedSpent):
                 self._count("failed")
-            await self._let_go(claim, forget=leaves_nothing(error, resumed=mine.resumed))
+            await self._let_go(claim, forget=is_forgotten(error, resumed=mine.resumed))
             raise
         kept = await self._keep(claim, done)
         self._count(("taken_over" if mine.resumed else "first") if kept else "unkept")

@@ -9,6 +9,7 @@ import structlog
 import ingress.idempotency as module
 from inferq.errors import IdempotencyMismatch, QueueFull, Unavailable
 from ingress.claims import SeedSpent
+from ingress.idemkey import fingerprint
 from ingress.idempotency import MAX_ANSWER_BYTES, Done
 from tests.claimants import BODY, KEY, OTHER, PATH, Ingresses, Work, age, answer, held, ingresses, place
 from tests.deployment import Deployment
@@ -226,29 +227,37 @@ async def abandoned(streams: Deployment, make: Ingresses) -> str:
     return lost.seed
 
 
-@pytest.mark.parametrize("error", [Unavailable("away"), RuntimeError("a fault")])
-async def test_a_dead_claimants_seed_outlives_a_doubt(
+@pytest.mark.parametrize("error", [QueueFull("full"), Unavailable("away"), RuntimeError("a fault")])
+async def test_a_dead_claimants_seed_outlives_an_error(
     streams: Deployment, make: Ingresses, error: Exception
 ) -> None:
-    """Redis or the broker was away when another took over: nobody knows what was accepted, so the next has the seed."""
-    seed, ingress = await abandoned(streams, make), make()
+    """What the dead one did is still not known, so the next asker has his seed, at once; as the one who waits has."""
+    seed, one, other, broken, work = await abandoned(streams, make), make(), make(), held(), Work()
+    broken.error = error
+    taker = one.start(broken)
+    await broken.begins()
+    twin = other.start(work)
+    await other.waits()
+    broken.let_through()
     with pytest.raises(type(error)):
-        await ingress.once(Work(error=error))
-    work = Work()
-    assert await ingress.once(work) == answer(seed)
-    assert work.calls == [(seed, True)]
-    assert ingress.outcomes == {"failed": 1, "taken_over": 1}
+        await taker
+    assert await twin == answer(seed)
+    assert broken.calls + work.calls == [(seed, True)] * 2
+    assert (one.outcomes, other.outcomes) == ({"failed": 1}, {"taken_over": 1})
 
 
-async def test_a_dead_claimants_seed_ends_with_a_refusal(streams: Deployment, make: Ingresses) -> None:
-    """Nothing had been accepted with it: who asks next has a seed of his own."""
-    seed, ingress = await abandoned(streams, make), make()
-    with pytest.raises(QueueFull):
-        await ingress.once(Work(error=QueueFull("full")))
-    work = Work()
-    assert await ingress.once(work) == answer(work.seed)
-    assert work.resumed == [False]
-    assert work.seed != seed
+async def test_a_request_that_is_cut_off_hands_a_dead_claimants_seed_on(
+    streams: Deployment, make: Ingresses
+) -> None:
+    """The one who had taken it over leaves it to the next."""
+    seed, ingress, work, again = await abandoned(streams, make), make(), held(), Work()
+    request = ingress.start(work)
+    await work.begins()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    assert await ingress.once(again) == answer(seed)
+    assert again.calls == [(seed, True)]
 
 
 async def test_a_spent_seed_is_replaced_at_once(streams: Deployment, make: Ingresses) -> None:
@@ -380,7 +389,7 @@ async def test_a_hash_that_is_none_of_ours_is_no_answer(
 ) -> None:
     """Whatever is missing or wrong in it, the request is refused as our fault, and nothing runs."""
     ingress, work = make(), Work()
-    mark = module.fingerprint(BODY)
+    mark = fingerprint(BODY)
     await streams.redis.hset(
         place(streams), mapping={name: mark if value == "@" else value for name, value in fields.items()}
     )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from inferq.errors import InvalidRequest, QueueFull, Unavailable
+from inferq.errors import QueueFull, Unavailable
 from inferq.idem_scripts import CLAIM, KEEP, LET_GO
-from ingress.claims import Foreign, Kept, Look, Mine, Mismatch, Pending, SeedSpent, leaves_nothing, read_look
+from ingress.claims import Foreign, Kept, Look, Mine, Mismatch, Pending, SeedSpent, is_forgotten, read_look
 
 SEED = b"0123456789abcdef" * 2
 ANSWERS: list[tuple[list[bytes], Look]] = [
@@ -60,20 +60,13 @@ def test_what_is_no_answer_of_ours_is_foreign(reply: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "first", "resumed"),
-    [
-        (QueueFull("full"), True, True),
-        (InvalidRequest("no"), True, True),
-        (SeedSpent(), True, True),
-        (Unavailable("away"), True, False),
-        (asyncio.CancelledError(), True, False),
-        (RuntimeError("a fault"), True, False),
-    ],
+    "error",
+    [QueueFull("full"), Unavailable("away"), asyncio.CancelledError(), RuntimeError("a fault"), SeedSpent()],
 )
-def test_a_seed_that_another_began_outlives_a_doubt(error: BaseException, first: bool, resumed: bool) -> None:
-    """A first claim is forgotten after any error; one that was taken over only after an error that decides it."""
-    assert leaves_nothing(error, resumed=False) is first
-    assert leaves_nothing(error, resumed=True) is resumed
+def test_a_seed_that_another_began_is_forgotten_only_when_it_is_spent(error: BaseException) -> None:
+    """A first claim is forgotten after any error."""
+    assert is_forgotten(error, resumed=False)
+    assert is_forgotten(error, resumed=True) is isinstance(error, SeedSpent)
 
 
 def test_a_script_touches_its_one_key_and_is_known_by_its_text() -> None:
