@@ -73,7 +73,8 @@ class Ingress:
     """What one process has for idempotency keys: a connection, metrics and the thing itself."""
 
     def __init__(self, deployment: Deployment, *, url: str = "", ttl_s: int = 600, **options: float) -> None:
-        self.redis = connect(url or deployment.redis_url)
+        # The client's own patience ends nothing here: what is bounded is bounded by what is tested.
+        self.redis = connect(url or deployment.redis_url, reply_timeout_s=FOR_EVER_S)
         self.metrics = Metrics()
         self.idempotency = Idempotency(
             self.redis, deployment.names, self.metrics, ttl_s=ttl_s, **{"wait_s": FOR_EVER_S} | options

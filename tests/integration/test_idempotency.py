@@ -110,7 +110,8 @@ async def test_an_error_is_nobodys_answer(streams: Deployment, make: Ingresses, 
     await streams.redis.delete(place(streams))
     with pytest.raises(type(error)):
         await one.once(broken)
-    assert not await streams.redis.exists(place(streams))
+    # Over its own connection, so that what it has yet to send comes after this.
+    assert not await one.redis.exists(place(streams))
     assert not (await one.once(Work(), body=OTHER)).replayed
     assert one.outcomes == {"failed": 2, "first": 1}
 
@@ -306,16 +307,18 @@ async def test_who_waits_too_long_is_told_to_come_back(make: Ingresses) -> None:
 
 
 async def test_who_wait_are_bounded(make: Ingresses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is refused at once, while those who wait still have their answer."""
+    """One more is refused at once, while those who wait still have their answer; then there is room again."""
     monkeypatch.setattr(module, "MAX_WAITING", 2)
-    ingress, work = make(), held()
-    requests = [ingress.start(work) for _ in range(3)]
-    await ingress.waits(2)
-    with pytest.raises(Unavailable, match="2 requests wait already"):
-        await ingress.once(Work())
-    work.let_through()
-    assert sorted(done.replayed for done in await asyncio.gather(*requests)) == [False, True, True]
-    assert ingress.outcomes == {"crowded": 1, "first": 1, "waited": 2}
+    ingress = make()
+    for key in (b"a", b"b"):
+        work = held()
+        requests = [ingress.start(work, key=key) for _ in range(3)]
+        await ingress.waits(2)
+        with pytest.raises(Unavailable, match="2 requests wait already"):
+            await ingress.once(Work(), key=key)
+        work.let_through()
+        assert sorted(done.replayed for done in await asyncio.gather(*requests)) == [False, True, True]
+    assert ingress.outcomes == {"crowded": 2, "first": 2, "waited": 4}
 
 
 async def test_an_answer_is_kept_as_long_as_results(streams: Deployment, make: Ingresses) -> None:
