@@ -4,10 +4,10 @@
    the claim over has the same seed, so what was accepted already is recognised, and no job is made twice.
 2. A claim that is older than any work may take is taken over. Its claimant has died or is frozen; if he comes back,
    his answer is not kept, and it is the same one.
-3. Work that was refused leaves nothing: the claim is forgotten, and the next asker has a seed of his own. An error is
-   never kept as the answer.
-4. Work on a seed that another began may not leave it as long as nobody knows what the other one did. When Redis or the
-   broker is away, or the work is cut off, the claim stays for the next asker, who need not wait for its age.
+3. A claimant whose work raises forgets his claim, and the next asker has a seed of his own. An error is never kept as
+   the answer.
+4. A seed that was taken over is not forgotten when its work raises: what the one who began with it did, or does yet, is
+   not known. It is the next asker's, who need not wait for the claim's age.
 5. A seed whose job has ended without ever having been accepted is spent: the claim is forgotten, and work begins anew.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from inferq.errors import HttpError, InferqError, Unavailable
+from inferq.errors import InferqError
 
 _SEED: Final = re.compile(rb"[0-9a-f]{32}")
 
@@ -69,8 +69,6 @@ def read_look(reply: Any) -> Look:
             return Foreign()
 
 
-def leaves_nothing(error: BaseException, *, resumed: bool) -> bool:
-    """Say whether the claim is forgotten after work has raised; otherwise its seed stays for the next asker."""
-    if not resumed or isinstance(error, SeedSpent):
-        return True
-    return isinstance(error, HttpError) and not isinstance(error, Unavailable)
+def is_forgotten(error: BaseException, *, resumed: bool) -> bool:
+    """Say whether the claim is forgotten after work has raised; otherwise its seed is the next asker's."""
+    return not resumed or isinstance(error, SeedSpent)
