@@ -1,6 +1,9 @@
 """`python -m ingress`: the HTTP API."""
 
 import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 import structlog
 
@@ -9,6 +12,7 @@ from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.heartbeats import CacheTotals
+from inferq.ports import LOOPBACK
 from inferq.process import process_id, run
 from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
@@ -26,8 +30,24 @@ _log = structlog.get_logger(__name__)
 
 async def main(settings: Settings, stopping: asyncio.Event) -> None:
     """Serve until ``stopping``."""
+    with ExitStack() as held:
+        listener = listen(
+            settings.host,
+            settings.ingress_port,
+            setting="INFERQ_INGRESS_PORT",
+            shared=settings.ingresses > 1,
+        )
+        listeners = [held.enter_context(listener)]
+        if settings.probe_port:
+            probed = listen(LOOPBACK, settings.probe_port, setting="INFERQ_PROBE_PORT")
+            listeners.append(held.enter_context(probed))
+        await _serve(settings, stopping, listeners)
+
+
+async def _serve(settings: Settings, stopping: asyncio.Event, listeners: Sequence[socket.socket]) -> None:
     identity = process_id()
-    metrics = Metrics()
+    # Who holds a probe port is alone in holding it.
+    metrics = Metrics(identity=str(settings.probe_port or ""))
     redis = connect(settings.redis_url)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     broker = make_broker(settings, store)
@@ -49,7 +69,6 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             return {"redis": error.detail, "broker": "unknown"}
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
-    listener = listen(settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT")
     server = make_server(make_app(infer, store, stats, metrics, checks))
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -62,7 +81,7 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
                 tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
             ]
             _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
-            await serve_until(server, listener, stopping)
+            await serve_until(server, listeners[0], stopping, beside=listeners[1:])
             await end(*background)
     finally:
         await broker.close()

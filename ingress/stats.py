@@ -29,8 +29,8 @@ class Stats:
         self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str, limit_jobs: int
     ) -> None:
         self._broker, self._store, self._id, self._limit_jobs = broker, store, process_id, limit_jobs
-        self._depth_gauge = metrics.gauge("queue_depth", "Jobs that wait")
-        self._dead_gauge = metrics.gauge("dead_letters", "Dead letters")
+        self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
+        self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         self._depth_jobs = 0
         self._drain_rate = 0.0
