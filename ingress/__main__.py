@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack
+from typing import Final
 
 import structlog
 
@@ -25,26 +25,21 @@ from ingress.infer import InferEndpoint
 from ingress.stats import Stats
 from ingress.sweeper import Sweeper
 
+JOIN_WITHIN_S: Final = 5.0
+
 _log = structlog.get_logger(__name__)
 
 
 async def main(settings: Settings, stopping: asyncio.Event) -> None:
     """Serve until ``stopping``."""
-    with ExitStack() as held:
-        listener = listen(
-            settings.host,
-            settings.ingress_port,
-            setting="INFERQ_INGRESS_PORT",
-            shared=settings.ingresses > 1,
-        )
-        listeners = [held.enter_context(listener)]
-        if settings.probe_port:
-            probed = listen(LOOPBACK, settings.probe_port, setting="INFERQ_PROBE_PORT")
-            listeners.append(held.enter_context(probed))
-        await _serve(settings, stopping, listeners)
+    if not settings.probe_port:
+        await _serve(settings, stopping, [])
+        return
+    with listen(LOOPBACK, settings.probe_port, setting="INFERQ_PROBE_PORT") as probed:
+        await _serve(settings, stopping, [probed])
 
 
-async def _serve(settings: Settings, stopping: asyncio.Event, listeners: Sequence[socket.socket]) -> None:
+async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[socket.socket]) -> None:
     identity = process_id()
     # Who holds a probe port is alone in holding it.
     metrics = Metrics(identity=str(settings.probe_port or ""))
@@ -72,21 +67,37 @@ async def _serve(settings: Settings, stopping: asyncio.Event, listeners: Sequenc
     server = make_server(make_app(infer, store, stats, metrics, checks))
     try:
         async with asyncio.TaskGroup() as tasks:
+            opening = tasks.create_task(open_when_there(broker, stopping, _log))
             background = [
-                tasks.create_task(open_when_there(broker, stopping, _log)),
+                opening,
                 tasks.create_task(_warn(store)),
                 tasks.create_task(
                     stats.run(lambda: infer.queued_jobs, cache.totals if cache is not None else CacheTotals())
                 ),
                 tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
             ]
+            shared = settings.ingresses > 1
+            if shared:
+                await _joinable(opening, stopping)
+            listener = listen(
+                settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT", shared=shared
+            )
             _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
-            await serve_until(server, listeners[0], stopping, beside=listeners[1:])
+            await serve_until(server, listener, stopping, beside=beside)
             await end(*background)
     finally:
         await broker.close()
         await redis.aclose()
     _log.info("ingress.stopped")
+
+
+async def _joinable(opening: asyncio.Task[None], stopping: asyncio.Event) -> None:
+    """Wait, in bounded time, until jobs can be taken: the kernel gives connections to all that share, able or not."""
+    stopped = asyncio.create_task(stopping.wait(), name="stop-before-joining")
+    try:
+        await asyncio.wait({opening, stopped}, timeout=JOIN_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
 
 
 async def _warn(store: Store) -> None:
