@@ -5,20 +5,23 @@ import os
 import re
 import signal
 import socket
+import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 import httpx
+import psutil
 import pytest
 
 from inferq.childprocess import process_identity
 from inferq.heartbeats import IngressBeat, living
-from inferq.local import LocalPipeline
+from inferq.local import COUNTS, LocalPipeline
 from inferq.ports import LOOPBACK, free_port
 from inferq.redis import connect
 from inferq.settings import load
 from inferq.store import wall_ms
+from inferq.summing import SUMMED_IN
 from loadgen.deployment import sampled
 from tests.acceptance.conftest import StartPipeline
 from tests.acceptance.running import command
@@ -32,9 +35,18 @@ QUEUED: Final = "inferq_jobs_total{queued}"
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[LocalPipeline]:
-    """A pipeline with two ingresses."""
-    settings, _ = load({"INFERQ_MODEL": "simulated:2,0.5", "INFERQ_INGRESSES": "2"})
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalPipeline]:
+    """A pipeline with two ingresses, on Streams or, as a parameter, on rabbitmq."""
+    broker_url = getattr(request, "param", "")
+    if broker_url:
+        request.getfixturevalue("rabbitmq_installed")
+    settings, _ = load(
+        {
+            "INFERQ_MODEL": "simulated:2,0.5",
+            "INFERQ_INGRESSES": "2",
+            "INFERQ_BROKER_URL": broker_url,
+        }
+    )
     pipeline = LocalPipeline(settings, state_dir=tmp_path, ports_auto=True)
     await pipeline.start()
     try:
@@ -59,6 +71,19 @@ async def test_from_outside_they_are_one(start_pipeline: StartPipeline) -> None:
     assert up.stop() == 0
     stops = re.findall(r'"event": "(\w+)\.stopped"', up.err)
     assert stops == ["ingress", "ingress", "batcher", "notifier"]
+
+
+def test_only_ingresses_know_of_the_folder(
+    start_pipeline: StartPipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another program's folder, or ours in another service, would mix up what is summed; it is its owner's alone."""
+    monkeypatch.setenv(SUMMED_IN, str(tmp_path))
+    up = start_pipeline("--ingresses", "2")
+    told = {name: psutil.Process(up.pid(name)).environ().get(SUMMED_IN) for name in up.services}
+    folder = up.state_dir / COUNTS
+    assert told == {"ingress-1": str(folder), "ingress-2": str(folder), "notifier": None, "batcher-1": None}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not list(tmp_path.glob("*.db"))
 
 
 async def test_a_request_in_progress_at_the_stop_finishes(start_pipeline: StartPipeline) -> None:
@@ -101,6 +126,9 @@ async def test_both_take_jobs_and_a_death_costs_no_count(pair: LocalPipeline) ->
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "pair", [pytest.param("", id="streams"), pytest.param("rabbitmq", id="rabbitmq")], indirect=True
+)
 async def test_one_dies_under_load(pair: LocalPipeline) -> None:
     """Only requests under way at the dead one fail, once; the others are served, and every accepted job is done."""
     load_ = JobLoad(url=lambda: pair.urls.api)
