@@ -4,10 +4,10 @@
    the claim over has the same seed, so what was accepted already is recognised, and no job is made twice.
 2. A claim that is older than any work may take is taken over. Its claimant has died or is frozen; if he comes back,
    his answer is not kept, and it is the same one.
-3. A claimant whose work raises forgets his claim, and the next asker has a seed of his own. An error is never kept as
-   the answer.
-4. A seed that was taken over is not forgotten when its work raises: what the one who began with it did, or does yet, is
-   not known. It is the next asker's, who need not wait for the claim's age.
+3. A claimant whose work is refused forgets his claim, and the next asker has a seed of his own. An error is never kept
+   as the answer.
+4. A seed is not forgotten as long as nobody knows what became of it: when its work was cut off, or Redis or the broker
+   was away, or another began with it. It is the next asker's, who need not wait for the claim's age.
 5. A seed whose job has ended without ever having been accepted is spent: the claim is forgotten, and work begins anew.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from inferq.errors import InferqError
+from inferq.errors import HttpError, InferqError, Unavailable
 
 _SEED: Final = re.compile(rb"[0-9a-f]{32}")
 
@@ -71,4 +71,6 @@ def read_look(reply: Any) -> Look:
 
 def is_forgotten(error: BaseException, *, resumed: bool) -> bool:
     """Say whether the claim is forgotten after work has raised; otherwise its seed is the next asker's."""
-    return not resumed or isinstance(error, SeedSpent)
+    if isinstance(error, SeedSpent):
+        return True
+    return not resumed and isinstance(error, HttpError) and not isinstance(error, Unavailable)

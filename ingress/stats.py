@@ -27,9 +27,9 @@ class Stats:
 
     def __init__(self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str) -> None:
         self._broker, self._store, self._id = broker, store, process_id
-        self._depth_gauge = metrics.gauge("queue_depth", "Jobs that wait")
+        self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
-        self._dead_gauge = metrics.gauge("dead_letters", "Dead letters")
+        self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         self._served: Served | None = None
         self.rates = Rates()

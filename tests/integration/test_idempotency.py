@@ -91,11 +91,10 @@ async def test_another_body_under_the_same_key_is_refused(make: Ingresses) -> No
     assert other.outcomes == {"mismatch": 2, "replayed": 1}
 
 
-@pytest.mark.parametrize("error", [QueueFull("full"), Unavailable("away"), RuntimeError("a fault")])
-async def test_an_error_is_nobodys_answer(streams: Deployment, make: Ingresses, error: Exception) -> None:
+async def test_a_refusal_is_nobodys_answer(streams: Deployment, make: Ingresses) -> None:
     """A twin that waited tries anew, with a seed of its own; so does one with another body."""
     one, other, broken, work = make(), make(), held(), Work()
-    broken.error = error
+    broken.error = error = QueueFull("full")
     first = one.start(broken)
     await broken.begins()
     twin = other.start(work)
@@ -116,18 +115,34 @@ async def test_an_error_is_nobodys_answer(streams: Deployment, make: Ingresses, 
     assert one.outcomes == {"failed": 2, "first": 1}
 
 
-async def test_a_request_that_is_cut_off_leaves_nothing(streams: Deployment, make: Ingresses) -> None:
-    """Its claim is gone by the time that it has ended."""
+@pytest.mark.parametrize("error", [Unavailable("away"), RuntimeError("a fault")])
+async def test_what_may_have_been_accepted_is_made_again(make: Ingresses, error: Exception) -> None:
+    """Nobody knows what became of the first: a twin goes on at once with its seed, so there is no second job."""
+    one, other, broken, work = make(), make(), held(), Work()
+    broken.error = error
+    first = one.start(broken)
+    await broken.begins()
+    twin = other.start(work)
+    await other.waits()
+    broken.let_through()
+    with pytest.raises(type(error)):
+        await first
+    assert await twin == answer(broken.seed)
+    assert work.resumed == [True]
+    assert work.seed == broken.seed
+
+
+async def test_a_request_that_is_cut_off_is_made_again(make: Ingresses) -> None:
+    """Its claim is let go by the time that it has ended, with its seed."""
     ingress, work = make(), held()
     request = ingress.start(work)
     await work.begins()
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
-    assert not await streams.redis.exists(place(streams))
     again = Work()
-    assert await ingress.once(again) == answer(again.seed)
-    assert again.seed != work.seed
+    assert await ingress.once(again) == answer(work.seed)
+    assert again.resumed == [True]
 
 
 async def test_a_twin_that_leaves_takes_nothing_with_it(make: Ingresses) -> None:

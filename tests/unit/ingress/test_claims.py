@@ -60,12 +60,18 @@ def test_what_is_no_answer_of_ours_is_foreign(reply: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [QueueFull("full"), Unavailable("away"), asyncio.CancelledError(), RuntimeError("a fault"), SeedSpent()],
+    ("error", "forgotten"),
+    [
+        (QueueFull("full"), True),
+        (SeedSpent(), True),
+        (Unavailable("away"), False),
+        (asyncio.CancelledError(), False),
+        (RuntimeError("a fault"), False),
+    ],
 )
-def test_a_seed_that_another_began_is_forgotten_only_when_it_is_spent(error: BaseException) -> None:
-    """A first claim is forgotten after any error."""
-    assert is_forgotten(error, resumed=False)
+def test_a_seed_is_forgotten_only_when_all_is_known_of_it(error: BaseException, forgotten: bool) -> None:
+    """A refusal leaves nothing; after anything else, and where another began with it, it is the next asker's."""
+    assert is_forgotten(error, resumed=False) is forgotten
     assert is_forgotten(error, resumed=True) is isinstance(error, SeedSpent)
 
 
