@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from inferq.onewrite import OneWriteProtocol
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,7 +41,7 @@ def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
         uvicorn.Config(
             app,
             loop="none",
-            http="httptools",
+            http=OneWriteProtocol,
             ws="none",
             lifespan="off",
             access_log=False,
