@@ -1,9 +1,9 @@
 """uvicorn's HTTP protocol with one write for an answer and no timer behind it.
 
 Why our own: uvicorn writes head and body of an answer by themselves, and each write is a call of the kernel; it then
-sets a timer for the idle connection, which the next request takes back. Together that is a third of what it spends on a
-small request, and the client pays for a second read. Here an answer that comes in one piece is written in one piece, and
-idle connections are looked at once a second (`inferq.httpdeadlines`).
+sets a timer for the idle connection, which the next request takes back. Together that is a sixth of what it spends on
+a small request, and the client pays for a second read. Here an answer that comes in one piece is written in one piece,
+and idle connections are looked at once a second (`inferq.httpdeadlines`).
 """
 
 from typing import Any, Final
@@ -95,7 +95,7 @@ class OneWriteProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin a request."""
         super().on_headers_complete()
-        if self.cycle is not None and type(self.cycle) is RequestResponseCycle:
+        if type(self.cycle) is RequestResponseCycle:
             # uvicorn makes it by name. Nothing has run of it yet, and the two differ in how they send alone.
             self.cycle.__class__ = OneWriteCycle
 

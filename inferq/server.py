@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import uvicorn
-from inferq.onewrite import OneWriteProtocol
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from inferq.errors import OperatorError
+from inferq.onewrite import OneWriteProtocol
 from inferq.telemetry import METRICS_TYPE, Metrics
 
 Checks = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
