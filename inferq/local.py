@@ -206,11 +206,12 @@ class LocalPipeline:
         ]
 
     def _service(self, name: str, module: str, settings: Settings, port: int) -> ServiceChild:
-        changes = {"batcher_port": port} if module == "batcher" else {}
+        if module == "batcher":
+            settings = _for_batcher(settings, port)
         service = ServiceChild(
             name,
             service_argv(module),
-            env=_environ(with_values(settings, **changes)),
+            env=_environ(settings),
             host=settings.host,
             port=port,
             record=self._state_dir / f"{name}.pid",
@@ -265,6 +266,12 @@ def _checked_ports(settings: Settings) -> Settings:
 def _free_ports(settings: Settings) -> Settings:
     ingress, notifier, batcher = free_ports(3, settings.host)
     return with_values(settings, ingress_port=ingress, notifier_port=notifier, batcher_port=batcher)
+
+
+def _for_batcher(settings: Settings, port: int) -> Settings:
+    """Return what a batcher is told: nobody calls it, so it needs no keys, and listens where the keys allowed to."""
+    allow_open = settings.allow_open or bool(settings.api_keys)
+    return with_values(settings, batcher_port=port, api_keys="", allow_open=allow_open)
 
 
 def _environ(settings: Settings) -> dict[str, str]:

@@ -16,6 +16,7 @@ from inferq.background import end, spawn
 from inferq.errors import OperatorError
 from inferq.feed import Feed
 from inferq.jobs import ErrorCode
+from inferq.keyring import KeyRing
 from inferq.ports import LOOPBACK, free_port
 from inferq.server import listen
 from inferq.settings import load
@@ -52,12 +53,14 @@ class Running:
 
 
 @asynccontextmanager
-async def notifying(streams: Deployment, *, url: str = "", max_sockets: int = 100) -> AsyncIterator[Running]:
+async def notifying(
+    streams: Deployment, *, url: str = "", api_keys: str = "", max_sockets: int = 100
+) -> AsyncIterator[Running]:
     """Run a notifier whose Redis is reached by way of ``url``."""
     store = streams.store_at(url or streams.redis_url)
     feed, metrics = Feed(store, url or streams.redis_url), Metrics()
     following = spawn(feed.run(), "feed")
-    notifier = Notifier(Waiters(store, feed), metrics, dict, max_sockets=max_sockets)
+    notifier = Notifier(Waiters(store, feed), KeyRing(api_keys), metrics, dict, max_sockets=max_sockets)
     port = free_port()
     server = await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
     try:
