@@ -156,7 +156,7 @@ def test_whatever_is_written_is_read_again(written: dict[str, Written], hashed: 
     if texts:
         assert parse_file("\n".join(texts)) == tuple(entries)
     admins = [key for key, admin, *_ in written.values() if admin]
-    first = (admins or [key for key, *_ in written.values()] or [None])[0]
+    first = next(iter(admins or [key for key, *_ in written.values()]), None)
     assert plain_key(",".join(texts)) == (None if hashed else first)
     assert plain_key("\n".join(texts), in_file=True) == (None if hashed else first)
 

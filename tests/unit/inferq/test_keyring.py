@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from inferq import keyring
-from inferq.apikeys import ANYONE, Caller
+from inferq.apikeys import ANYONE, Caller, digest_of
 from inferq.background import end
 from inferq.errors import OperatorError, Unauthorized
 from inferq.keyring import KeyRing, the_one
@@ -79,7 +79,7 @@ def test_a_key_makes_its_caller() -> None:
 
 def test_a_hashed_key_is_given_plain() -> None:
     """The digest that stands in the setting is no key itself."""
-    hashed = keyring.digest_of(ALICE.encode()).hex()
+    hashed = digest_of(ALICE.encode()).hex()
     ring = KeyRing(f"a:sha256={hashed}")
     assert ring.caller(bearer(ALICE)).name == "a"
     for wrong in (hashed, f"sha256={hashed}"):
