@@ -25,7 +25,7 @@ Rules:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import isfinite
+from math import inf, isfinite
 from typing import Final
 
 import numpy as np
@@ -90,6 +90,13 @@ class Cost:
     def token_cost_ms(self, length: int) -> float:
         """Predict what a token costs in a batch padded to ``length`` tokens."""
         return self.token_ms + length * self.token_length_ms
+
+
+def capacity(cost: Cost, *, lanes: int, length: int, most_rows: int, most_tokens: int) -> float:
+    """Predict the jobs a second that ``lanes`` do when there is always work, all of them ``length`` tokens long."""
+    rows = max(1, min(most_rows, most_tokens // length))
+    job_ms = min(cost.batch_ms(size, length) / size for size in (1, rows))
+    return lanes * 1000 / job_ms if job_ms > 0 else inf
 
 
 def fit(samples: Iterable[Sample]) -> Cost:

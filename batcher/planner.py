@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from batcher.composition import Compose, by_cost
-from batcher.cost import Cost, CostModel, Sample
+from batcher.cost import Cost, CostModel, Sample, capacity
 from batcher.lanes import Lanes, Rank, Turn
 from batcher.mates import keep
 from batcher.policy import CloseReason, Policy, View, Wait
@@ -69,6 +69,12 @@ class Planner(Generic[Job]):
 
     def __post_init__(self) -> None:
         self._on = Lanes(count=self.lanes)
+
+    def capacity_rate(self, length: int) -> float:
+        """Predict the jobs a second when there is always work, all of them ``length`` tokens long."""
+        most = {"most_rows": self.max_batch_size, "most_tokens": self.max_batch_tokens, "length": length}
+        narrow = capacity(self.lane.cost, lanes=self.lanes, **most)
+        return narrow if self.wide is None else max(narrow, capacity(self.wide.cost, lanes=1, **most))
 
     def add(self, job: Job, now_s: float) -> None:
         """Take a job in that has arrived."""

@@ -213,6 +213,13 @@ class Service:
             entry.digest, entry.layout = loaded.digest, self._assembly.warmth.layout.text
             entry.cache = CacheTotals(hits=cache.hits, misses=cache.misses)
             entry.held = self._assembly.worker.held
+            entry.recent_rate = self._tally.recent_rate
+            # What ends now is within the capacity, whatever the prediction: cached answers cost next to nothing.
+            entry.capacity_rate = max(
+                self._tally.recent_rate,
+                self._tally.drain_rate,
+                self._assembly.planner.capacity_rate(round(self._tally.tokens_per_job)),
+            )
         return entry
 
     async def _beat(self) -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from batcher.settling import Batch
 
 RATE_OVER_S: Final = 10.0
+# Over so short a time once so many jobs have ended in it: a rate follows the load as soon as chance allows.
+RECENT_S: Final = 2.0
+RECENT_JOBS: Final = 50
 _COUNTED: Final = (Status.RUNNING, Status.DONE, Status.FAILED, Status.EXPIRED)
 
 
@@ -109,7 +112,21 @@ class Tally:
     @property
     def drain_rate(self) -> float:
         """Jobs ended a second, over the last ten."""
+        return self._ended_within(RATE_OVER_S) / RATE_OVER_S
+
+    @property
+    def recent_rate(self) -> float:
+        """Jobs ended a second, over as short a time as says something."""
+        recent_jobs = self._ended_within(RECENT_S)
+        return recent_jobs / RECENT_S if recent_jobs >= RECENT_JOBS else self.drain_rate
+
+    @property
+    def tokens_per_job(self) -> float:
+        """Tokens of a job, on average; 1 before any."""
+        return max(1.0, self.totals.tokens / self.totals.jobs) if self.totals.jobs else 1.0
+
+    def _ended_within(self, seconds: float) -> int:
         now = time.monotonic()
         while self._ended and now - self._ended[0][0] > RATE_OVER_S:
             self._ended.popleft()
-        return sum(jobs for _, jobs in self._ended) / RATE_OVER_S
+        return sum(jobs for at_s, jobs in self._ended if now - at_s <= seconds)

@@ -10,10 +10,12 @@
     │   │   ├── ModelNotFound        404 model_not_found
     │   │   ├── AlreadyFinal         409 already_final
     │   │   ├── BodyTooLarge         413 body_too_large
-    │   │   └── UnsupportedMediaType 415 unsupported_media_type
+    │   │   ├── UnsupportedMediaType 415 unsupported_media_type
+    │   │   └── IdempotencyMismatch  422 idempotency_mismatch
     │   └── ServiceError             our fault, or load; the same call may pass later
     │       ├── QuotaExceeded        429 quota_exceeded (the load is the caller's own)
     │       ├── QueueFull            503 queue_full
+    │       ├── DeadlineUnreachable  503 deadline_unreachable
     │       └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
     ├── Undecodable                  a queue message or event that cannot be read
     └── IllegalTransition            the lifecycle table does not allow this move; nothing was changed
@@ -137,6 +139,12 @@ class UnsupportedMediaType(CallerError):
     code, status, title = "unsupported_media_type", 415, "Only JSON is understood"
 
 
+class IdempotencyMismatch(CallerError):
+    """The idempotency key is that of a request with another body."""
+
+    code, status, title = "idempotency_mismatch", 422, "The idempotency key is another request's"
+
+
 class QuotaExceeded(ServiceError):
     """The API key has used what it may use for now."""
 
@@ -147,6 +155,12 @@ class QueueFull(ServiceError):
     """The queue holds as many jobs as it may."""
 
     code, title = "queue_full", "The queue is full"
+
+
+class DeadlineUnreachable(ServiceError):
+    """What waits already takes longer than the job's deadline allows."""
+
+    code, title = "deadline_unreachable", "The deadline cannot be met"
 
 
 class Unavailable(ServiceError):

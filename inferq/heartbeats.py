@@ -48,8 +48,9 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
 
     ``seen_ms`` gives, for each queue, when the youngest job that came from it was accepted. ``device`` is what the
     engine reports, ``fallback_reason`` why it is not the one that was asked for. ``drain_rate`` is jobs ended a second,
-    over the last ten. ``digest`` and ``precision`` say what an answer is an answer of; the digest is empty until the
-    model is loaded. ``layout`` says how the engine runs batches.
+    over the last ten; ``recent_rate`` is the same over a shorter time where enough has ended in it, ``capacity_rate``
+    what it can end when there is always work. ``digest`` and ``precision`` say what an answer is an answer of; the
+    digest is empty until the model is loaded. ``layout`` says how the engine runs batches.
     """
 
     id: str
@@ -66,6 +67,8 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     precision: str = "fp32"
     fallback_reason: str | None = None
     layout: str = ""
+    recent_rate: float = 0.0
+    capacity_rate: float = 0.0
     cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
 
 

@@ -120,7 +120,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job as its caller described it: all that is needed to run it, and to rebuild a lost record.
 
     Times are milliseconds since the epoch; ``deadline_ms`` is absolute here, or None. ``cache`` is False when the
-    caller wants an answer of its own: it is neither taken from a cache nor kept in one.
+    caller wants an answer of its own: it is neither taken from a cache nor kept in one. ``owner`` names the API key
+    that it came with, empty without keys; ``counted`` says that it counts towards that key's unfinished jobs.
     """
 
     job_id: str
@@ -130,6 +131,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: Priority = Priority.INTERACTIVE
     deadline_ms: int | None = None
     cache: bool = True
+    owner: str = ""
+    counted: bool = False
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ VERSION = 1
 
 # The end of the year 9999, the last that a record can show.
 LAST_MS: Final = 253_402_300_799_999
+# The longest name of an API key.
+MAX_OWNER: Final = 64
 
 # The id becomes part of keys, of events and of JSON put together by hand, so nothing may need escaping there.
 _JobId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.:-]{1,100}\Z")]
@@ -44,8 +46,11 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: _Time
     priority: Priority = Priority.INTERACTIVE
     deadline_ms: _Time | None = None
-    # Written only where it is False: readers that do not know it yet run the job, and nearly all messages lack it.
+    # Written only where they are not as usual: readers that do not know them yet run the job, and most messages lack
+    # them.
     cache: bool | msgspec.UnsetType = msgspec.UNSET
+    owner: Annotated[str, msgspec.Meta(max_length=MAX_OWNER)] | msgspec.UnsetType = msgspec.UNSET
+    counted: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +131,8 @@ def encode_job(job: Job) -> bytes:
             priority=job.priority,
             deadline_ms=job.deadline_ms,
             cache=msgspec.UNSET if job.cache else False,
+            owner=job.owner or msgspec.UNSET,
+            counted=job.counted or msgspec.UNSET,
         )
     )
 
@@ -154,6 +161,8 @@ def decode_job(body: bytes) -> Job:
         priority=message.priority,
         deadline_ms=message.deadline_ms,
         cache=message.cache is not False,
+        owner=message.owner or "",
+        counted=message.counted is True,
     )
 
 

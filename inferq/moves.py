@@ -36,11 +36,10 @@ _encode = msgspec.json.Encoder().encode
 
 def move_calls(steps: Sequence[Step], names: Names, *, result_ttl_s: int) -> Iterator[Call]:
     """Yield the calls that make steps, in their order; ``result_ttl_s`` is how long a final record is kept."""
-    before_id = len(names.job("").encode())
     for _, alike in groupby(steps, _kind):
         group = list(alike)
         for first in range(0, len(group), MOST_JOBS):
-            yield _move_call(group[first : first + MOST_JOBS], names, before_id, result_ttl_s)
+            yield _move_call(group[first : first + MOST_JOBS], names, result_ttl_s)
 
 
 def moves(answers: Sequence[Sequence[Any]]) -> list[Moved]:
@@ -57,14 +56,14 @@ def _kind(step: Step) -> tuple[Any, ...]:
     return (step.move, step.charge, step.batch, step.history, *step.fields)
 
 
-def _move_call(steps: list[Step], names: Names, before_id: int, result_ttl_s: int) -> Call:
+def _move_call(steps: list[Step], names: Names, result_ttl_s: int) -> Call:
     one = steps[0]
     final = target(one.move) in FINAL
     return (
         [names.open_jobs, *(names.job(step.job_id) for step in steps)],
         [
             names.events,
-            before_id,
+            names.before_id,
             _LEAVES[one.move],
             str(target(one.move)),
             result_ttl_s if final else "",

@@ -40,6 +40,11 @@ class Names:
         """Key of a job's record."""
         return f"{self.namespace}job:{job_id}"
 
+    @property
+    def before_id(self) -> int:
+        """How many bytes precede the id in a record's key."""
+        return len(self.job("").encode())
+
     def cache(self, digest: str) -> str:
         """Key of a finished result that equal jobs are answered with."""
         return f"{self.namespace}cache:{digest}"
@@ -51,6 +56,10 @@ class Names:
     def quota_rate(self, name: str) -> str:
         """Key of how much of its rate an API key has used."""
         return f"{self.namespace}quota:{name}:rate"
+
+    def idem(self, digest: str) -> str:
+        """Key of the first answer to an idempotency key, or of the claim to make it."""
+        return f"{self.namespace}idem:{digest}"
 
     @property
     def events(self) -> str:

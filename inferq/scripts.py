@@ -5,7 +5,8 @@ between. Which statuses a move may leave is handed in from the table in `inferq.
 
 A record is a hash whose fields are JSON fragments, so that a script can put the public record together by joining
 strings: decoding and encoding JSON in Lua would cost more and would not keep numbers as they were. Fields that the
-public record does not show: `charges`, `history`, `due_ms`, `created_ms`, `queue`, `message`, `entry`, `dead`.
+public record does not show: `charges`, `history`, `due_ms`, `created_ms`, `queue`, `message`, `entry`, `dead`, `owner`,
+`quota` (the set that counts it towards its owner's quota), `submit` (who may still take the submit back).
 
 `finished_at` and the timings `store` and `total` are stamped inside the step by the clock of Redis: that is when the
 result is stored. The hosts' clocks are taken to be in step; what would come out negative is shown as 0.
@@ -64,10 +65,15 @@ local function announce(key, channel, id)
   publish(channel, id, redis.call('HMGET', key, @PUBLIC@))
 end
 
+-- Where a quota counts the job, its set is the last of the pairs.
 local function create(key, open, channel, id, ttl, due, pairs)
   redis.call('HSET', key, 'status', 'queued', 'seq', 1, 'attempt', 0, 'charges', 0, unpack(pairs))
   redis.call('EXPIRE', key, ttl)
   redis.call('ZADD', open, due, id)
+  if pairs[#pairs - 1] == 'quota' then
+    redis.call('ZADD', pairs[#pairs], now_ms() + ttl * 1000, id)
+    redis.call('EXPIRE', pairs[#pairs], ttl)
+  end
   announce(key, channel, id)
 end
 
@@ -96,12 +102,44 @@ def record_script(body: str) -> Script:
     return Script(text=_PRELUDE + body)
 
 
-# KEYS: record, open jobs. ARGV: channel, id, ttl (s), next look (ms), then fields. -> 1, or 0 when the id is taken.
+# New records. KEYS: open jobs, then records. ARGV: channel, length of what precedes the id in a record's key, ttl (s),
+# then for each record its next look (ms), the count of its fields' names and values, and those.
+# -> for each 1, or 0 when the id is taken.
 CREATE = record_script(
     """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-create(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], slice(5, #ARGV))
-return 1
+local before_id, at, out = tonumber(ARGV[2]), 4, {}
+for i = 2, #KEYS do
+  local last = at + 1 + tonumber(ARGV[at + 1])
+  out[#out + 1] = 1 - redis.call('EXISTS', KEYS[i])
+  if out[#out] == 1 then
+    create(KEYS[i], KEYS[1], ARGV[1], string.sub(KEYS[i], before_id + 1), ARGV[3], ARGV[at], slice(at + 2, last))
+  end
+  at = last + 1
+end
+return out
+""",
+)
+
+# A submit that did not come to its end may be made again by another process, and then is no longer its first maker's
+# to take back. KEYS: record. ARGV: who takes it over. -> 1 when its message has to be published, 0 when its first
+# maker has taken it back, 2 when it has been accepted: it was started, or has ended.
+ADOPT = Script(
+    text="""
+local v = redis.call('HMGET', KEYS[1], 'status', 'submit')
+if v[1] == 'queued' and v[2] then
+  redis.call('HSET', KEYS[1], 'submit', ARGV[1])
+  return 1
+end
+if not v[1] or ((v[1] == 'queued' or v[1] == 'failed') and not v[2]) then return 0 end
+return 2
+""",
+)
+
+# Says whether the submit is still this maker's to take back, and then nobody adopts it. KEYS: record. ARGV: maker.
+DISOWN = Script(
+    text="""
+if redis.call('HGET', KEYS[1], 'submit') ~= ARGV[1] then return 0 end
+return redis.call('HDEL', KEYS[1], 'submit')
 """,
 )
 
@@ -153,7 +191,7 @@ local stamp = iso(now)
 local closed = {}
 
 local function move(key, id, values)
-  local v = redis.pcall('HMGET', key, @PUBLIC@, 'charges', 'dead', 'history', 'created_ms')
+  local v = redis.pcall('HMGET', key, @PUBLIC@, 'charges', 'dead', 'history', 'created_ms', 'quota')
   if v.err then
     if string.find(v.err, 'WRONGTYPE', 1, true) then return {-2, '', 0, 0, 0, '', ''} end
     return v
@@ -201,6 +239,7 @@ local function move(key, id, values)
   redis.call('HSET', key, unpack(fields))
   if final then
     redis.call('HDEL', key, 'message', 'entry')
+    if v[18] then redis.call('ZREM', v[18], id) end
     closed[#closed + 1] = id
   end
   if ttl ~= '' then redis.call('EXPIRE', key, ttl) end

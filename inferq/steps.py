@@ -15,11 +15,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a job came from: enough to rebuild its record and to publish it again."""
+    """Where a job came from: enough to rebuild its record and to publish it again.
+
+    ``submit`` names who makes the submit, where another may have to take it over; it is empty else.
+    """
 
     job: Job
     queue: str
     message: bytes
+    submit: str = ""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -121,12 +125,15 @@ def charge_entry(*, attempt: int, code: ErrorCode, batcher: str, at_ms: int) -> 
 
 def birth_fields(origin: Origin, *, due_ms: int) -> Sequence[bytes | str | int]:
     """The fields of a new record as name, value, name, value."""
-    return [
+    fields = [
         *_described(origin.job),
         "due_ms", due_ms,
         "queue", origin.queue,
         "message", origin.message,
     ]  # fmt: skip  # name and value side by side
+    if origin.submit:
+        fields += ["submit", origin.submit]
+    return fields
 
 
 def answer_fields(job: Job, result: Result) -> Sequence[bytes | str | int]:
@@ -154,4 +161,6 @@ def _described(job: Job) -> list[bytes | str | int]:
     ]  # fmt: skip  # name and value side by side
     if job.deadline_ms is not None:
         fields += ["deadline_at", f'"{isoformat(job.deadline_ms)}"']
+    if job.owner:
+        fields += ["owner", job.owner]
     return fields

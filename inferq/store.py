@@ -14,7 +14,7 @@ import structlog
 from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
 from inferq.jobs import BIRTHS, FINAL, Birth, Job, OpenJob, Result, Status, decode_result
-from inferq.moves import Call, move_calls, moves, rebuilt_as
+from inferq.moves import MOST_JOBS, Call, move_calls, moves, rebuilt_as
 from inferq.names import Names
 from inferq.redis import Client, evaluate, evaluate_many, translated
 from inferq.scripts import ANSWER, BURIED, CREATE, MOVE, PUBLIC_FIELDS, REBUILD
@@ -24,6 +24,7 @@ from inferq.steps import NO_TIMINGS, Moved, Origin, Step, answer_fields, birth_f
 FIRST_LOOK_MS: Final = 15_000
 # A record outlives its due time by this, so that the sweeper ends it before Redis forgets it.
 GRACE_S: Final = 3600
+ID_TAKEN: Final = "the new job's id is taken"
 
 # Where a row, as it is read, has its owner.
 _OWNER: Final = len(PUBLIC_FIELDS)
@@ -72,12 +73,39 @@ class Store:
         async with translated("answer"):
             await self._redis.ping()
 
-    def birth(self, origin: Origin) -> tuple[int, int, list[Any]]:
-        """Return what a new record needs: its time to live (s), the sweeper's first look (ms), its fields."""
+    @property
+    def record_ttl_s(self) -> int:
+        """How long Redis keeps a record that never ends."""
+        return self._job_ttl_s + GRACE_S
+
+    def birth(self, origin: Origin) -> tuple[int, list[Any]]:
+        """Return what a new record needs: the sweeper's first look (ms), and its fields."""
         due_ms = self.due_ms(origin)
-        ttl_s = self._job_ttl_s + GRACE_S
         look_ms = min(due_ms, origin.job.created_ms + FIRST_LOOK_MS)
-        return ttl_s, look_ms, list(birth_fields(origin, due_ms=due_ms))
+        fields = list(birth_fields(origin, due_ms=due_ms))
+        if origin.job.counted:
+            # The script looks for it at the end.
+            fields += ["quota", self.names.quota_jobs(origin.job.owner)]
+        return look_ms, fields
+
+    async def create_many(self, origins: Sequence[Origin]) -> list[bool]:
+        """Create queued records; False for one whose id is taken.
+
+        Raises:
+            Unavailable: Redis is away; some may have been created.
+        """
+        calls = []
+        for first in range(0, len(origins), MOST_JOBS):
+            part = origins[first : first + MOST_JOBS]
+            args: list[Any] = [self.names.events, self.names.before_id, self.record_ttl_s]
+            for origin in part:
+                look_ms, fields = self.birth(origin)
+                args += (look_ms, len(fields), *fields)
+            keys = [self.names.open_jobs, *(self.names.job(origin.job.job_id) for origin in part)]
+            calls.append((keys, args))
+        async with translated("take the record"):
+            answers = await evaluate_many(self._redis, CREATE, calls)
+        return [created == 1 for answer in answers for created in answer]
 
     async def create(self, origin: Origin) -> None:
         """Create a queued record.
@@ -85,17 +113,9 @@ class Store:
         Raises:
             Unavailable: Redis is away, or the id is taken (which only a broken random source brings about).
         """
-        job_id = origin.job.job_id
-        ttl_s, look_ms, fields = self.birth(origin)
-        async with translated("take the record"):
-            created = await evaluate(
-                self._redis,
-                CREATE,
-                [self.names.job(job_id), self.names.open_jobs],
-                [self.names.events, job_id, ttl_s, look_ms, *fields],
-            )
+        (created,) = await self.create_many([origin])
         if not created:
-            raise Unavailable("the new job's id is taken")
+            raise Unavailable(ID_TAKEN)
 
     async def answer(self, job: Job, result: Result) -> None:
         """Create the record of a job that is answered from the cache: done from the first, and announced.
@@ -110,7 +130,7 @@ class Store:
         async with translated("take the record"):
             created = await evaluate(self._redis, ANSWER, [self.names.job(job.job_id)], args)
         if not created:
-            raise Unavailable("the new job's id is taken")
+            raise Unavailable(ID_TAKEN)
 
     async def keep_results(self, results: Mapping[str, Result]) -> None:
         """Keep results under their cache keys in one pipelined write; one that is there already stands."""
@@ -248,8 +268,8 @@ class Store:
         """Return the call that makes a step's record anew, where there is none."""
         assert step.origin is not None, "it is rebuilt from its job"
         names, job_id = self.names, step.job_id
-        ttl_s, look_ms, fields = self.birth(step.origin)
-        args = [names.events, job_id, ttl_s, look_ms, str(rebuilt_as(step)), *fields]
+        look_ms, fields = self.birth(step.origin)
+        args = [names.events, job_id, self.record_ttl_s, look_ms, str(rebuilt_as(step)), *fields]
         return [names.job(job_id), names.open_jobs], args
 
     def due_ms(self, origin: Origin) -> int:

@@ -9,16 +9,21 @@ from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.heartbeats import CacheTotals
+from inferq.keyring import KeyRing
 from inferq.process import process_id, run
 from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
-from ingress.app import make_app
+from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
-from ingress.infer import InferEndpoint
+from ingress.idempotency import Idempotency
+from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
+from ingress.jobs import Jobs
+from ingress.quota import Quotas
 from ingress.stats import Stats
+from ingress.submits import Submits
 from ingress.sweeper import Sweeper
 
 _log = structlog.get_logger(__name__)
@@ -31,15 +36,30 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
     redis = connect(settings.redis_url)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     broker = make_broker(settings, store)
-    stats = Stats(broker, store, metrics, process_id=identity, limit_jobs=settings.queue_limit)
+    keys = KeyRing.of(settings)
+    stats = Stats(broker, store, metrics, process_id=identity)
     cache = SharedCache(store, metrics, serving=lambda: stats.served) if settings.cache == "shared" else None
-    infer = InferEndpoint(
+    submits = Submits(
         broker,
         settings.names,
         metrics,
+        Quotas(redis, settings.names),
         cache=cache,
-        stream_url=settings.stream_url,
-        retry_after_s=stats.retry_after_s,
+        limit_jobs=settings.queue_limit,
+        rates=lambda: stats.rates,
+    )
+    idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
+    counts = SubmitMetrics(metrics)
+
+    def endpoint(form: Form) -> SubmitEndpoint:
+        return SubmitEndpoint(form, keys, idempotency, counts)
+
+    parts = Parts(
+        infer=endpoint(Single(submits, stream_url=settings.stream_url)),
+        batch=endpoint(Batch(submits, stream_url=settings.stream_url)),
+        jobs=Jobs(store, keys, metrics),
+        stats=stats,
+        keys=keys,
     )
 
     async def checks() -> dict[str, str]:
@@ -50,14 +70,17 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
     listener = listen(settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT")
-    server = make_server(make_app(infer, store, stats, metrics, checks))
+    server = make_server(make_app(parts, metrics, checks))
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(open_when_there(broker, stopping, _log)),
                 tasks.create_task(_warn(store)),
+                tasks.create_task(keys.watch()),
                 tasks.create_task(
-                    stats.run(lambda: infer.queued_jobs, cache.totals if cache is not None else CacheTotals())
+                    stats.run(
+                        lambda: submits.queued_jobs, cache.totals if cache is not None else CacheTotals()
+                    )
                 ),
                 tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
             ]

@@ -1,7 +1,6 @@
 """The routes of the ingress."""
 
-import re
-from typing import Final
+from dataclasses import dataclass
 
 import structlog
 from starlette.applications import Starlette
@@ -11,37 +10,43 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferq.errors import HttpError, JobNotFound
+from inferq.errors import HttpError
+from inferq.keyring import KeyRing, the_one
 from inferq.server import Checks, probe_routes
-from inferq.store import Store
 from inferq.telemetry import Metrics
 from ingress import problems
-from ingress.infer import InferEndpoint
+from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
+from ingress.jobs import Jobs
 from ingress.stats import Stats
 
-INFER_PATH: Final = "/v1/infer"
-_JOB_ID: Final = re.compile(r"[0-9a-f]{32}")
 _log = structlog.get_logger(__name__)
 
 
-def make_app(infer: InferEndpoint, store: Store, stats: Stats, metrics: Metrics, checks: Checks) -> ASGIApp:
-    """Put the routes together; submits go to their endpoint directly, past router and middleware."""
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What answers."""
 
-    async def job(request: Request) -> Response:
-        job_id = request.path_params["job_id"]
-        record = await store.read(job_id) if _JOB_ID.fullmatch(job_id) else None
-        if record is None:
-            raise JobNotFound("no job has this id, or its record has expired")
-        return Response(record, media_type="application/json", headers={"Cache-Control": "no-store"})
+    infer: SubmitEndpoint
+    batch: SubmitEndpoint
+    jobs: Jobs
+    stats: Stats
+    keys: KeyRing
 
-    async def statistics(_: Request) -> Response:
-        return Response(await stats.render(), media_type="application/json")
 
+def make_app(parts: Parts, metrics: Metrics, checks: Checks) -> ASGIApp:
+    """Put the routes together; submits go to their endpoints directly, past router and middleware."""
+
+    async def statistics(request: Request) -> Response:
+        parts.keys.caller(the_one(request.scope["headers"]))
+        return Response(await parts.stats.render(), media_type="application/json")
+
+    submits = {INFER_PATH: parts.infer, BATCH_PATH: parts.batch}
     others = Starlette(
         routes=[
-            # For other methods alone, which it refuses.
-            Route(INFER_PATH, infer, methods=["POST"]),
-            Route("/v1/jobs/{job_id}", job, methods=["GET"]),
+            # For other methods alone, which they refuse.
+            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in submits.items()),
+            Route("/v1/jobs/{job_id}", parts.jobs.show, methods=["GET"]),
+            Route("/v1/jobs/{job_id}", parts.jobs.cancel, methods=["DELETE"]),
             Route("/v1/stats", statistics, methods=["GET"]),
             *probe_routes(metrics, checks),
         ],
@@ -53,8 +58,8 @@ def make_app(infer: InferEndpoint, store: Store, stats: Stats, metrics: Metrics,
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == INFER_PATH and scope["method"] == "POST":
-            await infer(scope, receive, send)
+        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in submits:
+            await submits[scope["path"]](scope, receive, send)
         else:
             await others(scope, receive, send)
 

@@ -1,154 +1,238 @@
-"""The hot endpoint: `POST /v1/infer`, a plain ASGI application."""
+"""The submit endpoints, `POST /v1/infer` and `POST /v1/infer/batch`: plain ASGI, past router and middleware."""
 
-import asyncio
 import os
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from inferq.broker import Broker
-from inferq.errors import BodyTooLarge, HttpError, QueueFull, Unavailable
-from inferq.jobs import BIRTHS, Birth, Job
-from inferq.messages import encode_job
-from inferq.names import Names
-from inferq.steps import Origin
+from inferq.apikeys import Caller
+from inferq.broker import TakenBack
+from inferq.errors import HttpError, InferqError
+from inferq.jobs import Birth
+from inferq.keyring import KeyRing, the_one
 from inferq.telemetry import Metrics
-from ingress import problems
-from ingress.cache import SharedCache
-from ingress.requests import MAX_BODY_BYTES, check_headers, check_model, decode, wants_cached
+from ingress import bodies, problems
+from ingress.admission import Gate
+from ingress.answers import (
+    REPLAYED,
+    Accepted,
+    AcceptedItem,
+    BatchAnswer,
+    BatchRefused,
+    Header,
+    RefusedItem,
+    encode,
+    send_accepted,
+    send_problem,
+)
+from ingress.claims import SeedSpent
+from ingress.heads import Head, head_of
+from ingress.idemkey import idempotency_key
+from ingress.idempotency import Done, Idempotency
+from ingress.requests import (
+    MAX_BATCH_BYTES,
+    MAX_BODY_BYTES,
+    InferRequest,
+    check_headers,
+    decode,
+    decode_batch,
+)
+from ingress.standing import Standing
+from ingress.submits import Seed, Submits, new_seed, status_of
 
-# A body over the limit is read and thrown away up to here, so that its sender gets to read the answer; beyond, the
-# connection is closed.
-DRAIN_BYTES: Final = 4 * 1024 * 1024
-
-# Each step has a deadline of its own; this is for all of them together, so that an answer comes within two seconds.
-ACCEPT_S: Final = 1.5
+INFER_PATH: Final = "/v1/infer"
+BATCH_PATH: Final = "/v1/infer/batch"
 
 _log = structlog.get_logger(__name__)
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer 202."""
+class Form(Protocol):
+    """What distinguishes one endpoint from the other."""
 
-    job_id: str
-    status: str
-    status_url: str
-    stream_url: str
+    async def read(self, receive: Receive, head: Head) -> bytes:
+        """Read a body; raises `BodyTooLarge`, `Unavailable` or `bodies.Disconnected`."""
+
+    def release(self, body: bytes) -> None:
+        """A body that was read is not needed any more."""
+
+    def parse(self, body: bytes) -> Any:
+        """Return what `submit` takes; raises `InvalidRequest`."""
+
+    async def submit(self, parsed: Any, caller: Caller, seed: Seed, *, cached: bool) -> tuple[Done, Standing]:
+        """Submit and return the answer 202; raises `HttpError` or `_NoneAccepted`."""
 
 
-_encode = msgspec.json.Encoder().encode
+class SubmitEndpoint:
+    """Answers submits of one form: who calls, what the body is, whether it was answered before, and then the jobs."""
 
-
-class InferEndpoint:
-    """Validates, records, enqueues or answers from the cache, answers 202."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        names: Names,
-        metrics: Metrics,
-        *,
-        cache: SharedCache | None,
-        stream_url: str,
-        retry_after_s: Callable[[], int],
-    ) -> None:
-        self._broker, self._names, self._cache = broker, names, cache
-        self._stream_url, self._retry_after_s = stream_url, retry_after_s
-        self._jobs = metrics.jobs.labels("queued")
-        self._refused = metrics.counter("refused", "Submits that were refused", "code")
-        self._seconds = metrics.seconds("submit", "From a submit's last byte to its answer")
-        self.queued_jobs = 0
+    def __init__(self, form: Form, keys: KeyRing, idempotency: Idempotency, metrics: "SubmitMetrics") -> None:
+        self._form, self._keys, self._idempotency = form, keys, idempotency
+        self._refused, self._seconds = metrics.refused, metrics.seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        document: bytes | None = None
         try:
-            body = await _read(scope, receive)
-            begun = time.perf_counter()
-            response = await self._accept(body, cache=wants_cached(scope["headers"]))
-            self._seconds.observe(time.perf_counter() - begun)
+            head = head_of(scope["headers"])
+            # Before the body: who has no key does not get to send one.
+            caller = self._keys.caller(the_one(scope["headers"]) if head.repeated else head.authorization)
+            body = await self._form.read(receive, head)
+            begun_s = time.perf_counter()
+            try:
+                done, headers = await self._answer(scope, head, caller, body)
+            finally:
+                self._form.release(body)
+            self._seconds.observe(time.perf_counter() - begun_s)
         except HttpError as error:
-            self._refused.labels(error.code).inc()
-            if isinstance(error, QueueFull):
-                error.retry_after_s = self._retry_after_s()
-            response = problems.response(error)
-            if isinstance(error, BodyTooLarge):
-                response.headers["Connection"] = "close"
-        except _Disconnected:
+            refusal = error
+        except _NoneAccepted as none:
+            refusal, document = none.error, none.document
+        except bodies.Disconnected:
             return
         except Exception as error:
             # Nobody else would answer: this endpoint has no middleware around it.
             _log.error("ingress.internal_error", exc_info=error)
-            response = problems.internal()
-        await response(scope, receive, send)
+            await problems.internal()(scope, receive, send)
+            return
+        else:
+            await send_accepted(send, done.answer, headers)
+            return
+        self._refused.labels(refusal.code).inc()
+        await send_problem(send, refusal, document)
 
-    async def _accept(self, body: bytes, *, cache: bool) -> Response:
-        request = decode(body)
-        model = check_model(request, self._names.default_model)
-        created_ms = int(time.time() * 1000)
-        job = Job(
-            job_id=os.urandom(16).hex(),
-            model=model,
-            text=request.text,
-            created_ms=created_ms,
-            priority=request.priority,
-            deadline_ms=None if request.deadline_ms is None else created_ms + request.deadline_ms,
-            cache=cache,
-        )
-        try:
-            async with asyncio.timeout(ACCEPT_S):
-                birth = await self._take(job)
-        except TimeoutError:
-            raise Unavailable("the job was not recorded and confirmed in time") from None
-        status_url = f"/v1/jobs/{job.job_id}"
-        answer = Accepted(
-            job_id=job.job_id,
-            status=BIRTHS[birth],
-            status_url=status_url,
-            stream_url=f"{self._stream_url}/ws/jobs/{job.job_id}",
-        )
-        return Response(
-            _encode(answer), status_code=202, headers={"Location": status_url}, media_type="application/json"
-        )
+    async def _answer(
+        self, scope: Scope, head: Head, caller: Caller, body: bytes
+    ) -> tuple[Done, list[Header]]:
+        check_headers(head.content_type, head.content_encoding)
+        parsed = self._form.parse(body)
+        submit = partial(self._form.submit, parsed, caller, cached=head.cached)
+        headers: list[Header] = []
+        if not head.idempotent:
+            done, standing = await submit(new_seed())
+            _add(headers, standing)
+        else:
+            key = idempotency_key(scope["headers"])
+            assert key is not None, "the head has one"
 
-    async def _take(self, job: Job) -> Birth:
-        """Answer the job from the cache, or put it into its queue."""
-        if self._cache is not None and await self._cache.answers(job):
-            return Birth.ANSWER
-        queue = self._names.queue(job.model, job.priority)
-        await self._broker.accept(Origin(job=job, queue=queue, message=encode_job(job)))
-        self._jobs.inc()
-        self.queued_jobs += 1
-        return Birth.ACCEPT
+            async def work(seed: str, resumed: bool) -> Done:
+                try:
+                    made, standing = await submit(Seed(text=seed, maker=os.urandom(8).hex(), resumed=resumed))
+                except TakenBack as error:
+                    raise SeedSpent from error
+                _add(headers, standing)
+                return made
+
+            done = await self._idempotency.once(
+                scope=caller.name, path=scope["path"], key=key, body=body, work=work
+            )
+            if done.replayed:
+                headers.append(REPLAYED)
+        if done.location is not None:
+            headers.append((b"location", done.location.encode()))
+        return done, headers
 
 
-class _Disconnected(Exception):
-    """The client went away in the middle of its body: there is nobody to answer."""
+class SubmitMetrics:
+    """What both endpoints count."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.refused = metrics.counter("refused", "Submits that were refused", "code")
+        self.seconds = metrics.seconds("submit", "From a submit's last byte to its answer")
 
 
-async def _read(scope: Scope, receive: Receive) -> bytes:
-    """Read a body of at most `MAX_BODY_BYTES`, once its headers are fit."""
-    headers = dict(scope["headers"])
-    chunks: list[bytes] = []
-    size = 0
-    declared = headers.get(b"content-length", b"0")
-    # A body that says it is larger than we would even throw away is refused unread.
-    huge = declared.isdigit() and int(declared[:20]) > DRAIN_BYTES
-    while not huge:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Disconnected
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size <= MAX_BODY_BYTES:
-            chunks.append(chunk)
-        if size > DRAIN_BYTES or not message.get("more_body", False):
-            break
-    if huge or size > MAX_BODY_BYTES:
-        raise BodyTooLarge(f"a body may have {MAX_BODY_BYTES} bytes")
-    check_headers(headers.get(b"content-type"), headers.get(b"content-encoding"))
-    return b"".join(chunks)
+class Single:
+    """One job a request."""
+
+    def __init__(self, submits: Submits, *, stream_url: str) -> None:
+        self._submits, self._stream_url = submits, stream_url
+
+    async def read(self, receive: Receive, head: Head) -> bytes:
+        """Read a body of at most 64 KiB."""
+        return await bodies.read(receive, declared=head.length, most_bytes=MAX_BODY_BYTES)
+
+    def release(self, body: bytes) -> None:
+        """Nothing was taken up."""
+
+    def parse(self, body: bytes) -> InferRequest:
+        """Decode the request."""
+        return decode(body)
+
+    async def submit(
+        self, parsed: InferRequest, caller: Caller, seed: Seed, *, cached: bool
+    ) -> tuple[Done, Standing]:
+        """Submit the job."""
+        birth, standing = await self._submits.one(parsed, caller, seed, cached=cached)
+        answer = Accepted(**_where(seed.text, birth, self._stream_url))
+        return Done(answer=encode(answer), location=answer.status_url), standing
+
+
+class Batch:
+    """Up to 256 jobs a request; what is wrong with one input is its own alone."""
+
+    def __init__(self, submits: Submits, *, stream_url: str) -> None:
+        self._submits, self._stream_url = submits, stream_url
+        self._gate: Gate = submits.gate
+
+    async def read(self, receive: Receive, head: Head) -> bytes:
+        """Read a body of at most 8 MiB; all of them together are bounded."""
+        return await bodies.read_within(receive, self._gate, declared=head.length, most_bytes=MAX_BATCH_BYTES)
+
+    def release(self, body: bytes) -> None:
+        """Its bytes are free for others."""
+        self._gate.leave(0, len(body))
+
+    def parse(self, body: bytes) -> Sequence[InferRequest | HttpError]:
+        """Decode the requests."""
+        return decode_batch(body)
+
+    async def submit(
+        self, parsed: Sequence[InferRequest | HttpError], caller: Caller, seed: Seed, *, cached: bool
+    ) -> tuple[Done, Standing]:
+        """Submit the jobs."""
+        outcomes, standing = await self._submits.many(parsed, caller, seed, cached=cached)
+        jobs: list[AcceptedItem | RefusedItem] = []
+        first: HttpError | None = None
+        for index, outcome in enumerate(outcomes):
+            if isinstance(outcome, Birth):
+                jobs.append(
+                    AcceptedItem(index=index, **_where(seed.job_id(index), outcome, self._stream_url))
+                )
+            else:
+                first = first or outcome
+                jobs.append(RefusedItem(index=index, error=problems.problem(outcome)))
+        accepted = sum(isinstance(outcome, Birth) for outcome in outcomes)
+        refused = len(outcomes) - accepted
+        if not accepted:
+            assert first is not None, "there is at least one input"
+            if any(isinstance(outcome, TakenBack) for outcome in outcomes):
+                raise TakenBack(first.detail)
+            fields = msgspec.structs.asdict(problems.problem(first))
+            document = BatchRefused(**fields, jobs=jobs, accepted=0, refused=refused)
+            raise _NoneAccepted(first, encode(document))
+        return Done(answer=encode(BatchAnswer(jobs=jobs, accepted=accepted, refused=refused))), standing
+
+
+class _NoneAccepted(InferqError):
+    """No input of a batch became a job: the first refusal, and a document that says what is wrong with each."""
+
+    def __init__(self, error: HttpError, document: bytes) -> None:
+        super().__init__(error.detail)
+        self.error, self.document = error, document
+
+
+def _where(job_id: str, birth: Birth, stream_url: str) -> dict[str, str]:
+    return {
+        "job_id": job_id,
+        "status": status_of(birth),
+        "status_url": f"/v1/jobs/{job_id}",
+        "stream_url": f"{stream_url}/ws/jobs/{job_id}",
+    }
+
+
+def _add(headers: list[Header], standing: Standing) -> None:
+    headers += [(name.lower().encode(), value.encode()) for name, value in standing.headers.items()]

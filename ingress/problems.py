@@ -1,6 +1,7 @@
 """Errors as RFC 9457 problem documents."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -8,28 +9,50 @@ from starlette.responses import Response
 from inferq.errors import HttpError
 
 MEDIA_TYPE: Final = "application/problem+json"
+TYPE: Final = "about:blank"
 
 _encode = msgspec.json.Encoder().encode
 
 
-def document(status: int, code: str, title: str, detail: str, errors: Any = ()) -> bytes:
-    """Return a problem document as JSON; ``code`` is the stable part."""
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": title,
-        "status": status,
-        "code": code,
-        "detail": detail,
-    }
-    if errors:
-        body["errors"] = [{"pointer": error.pointer, "detail": error.detail} for error in errors]
-    return _encode(body)
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault in a body: a JSON pointer to the place, and what is allowed there."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A problem document; ``code`` is the stable part, ``errors`` are the faults of an invalid request."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    errors: Sequence[Fault] = ()
+
+
+def problem(error: HttpError) -> Problem:
+    """Return the problem document of an error."""
+    return Problem(
+        type=TYPE,
+        title=error.title,
+        status=error.status,
+        code=error.code,
+        detail=error.detail,
+        errors=[Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors],
+    )
+
+
+def of(error: HttpError) -> bytes:
+    """Return the problem document of an error as JSON."""
+    return _encode(problem(error))
 
 
 def response(error: HttpError) -> Response:
     """Return the answer to an error, with the header fields that it brings."""
     return Response(
-        document(error.status, error.code, error.title, error.detail, error.errors),
+        of(error),
         status_code=error.status,
         headers=error.headers,
         media_type=MEDIA_TYPE,
@@ -43,4 +66,5 @@ def internal() -> Response:
 
 def plain(status: int, code: str, title: str, detail: str) -> Response:
     """Return an answer for what has no error class: a wrong path or method, a fault of ours."""
-    return Response(document(status, code, title, detail), status_code=status, media_type=MEDIA_TYPE)
+    body = _encode(Problem(type=TYPE, title=title, status=status, code=code, detail=detail))
+    return Response(body, status_code=status, media_type=MEDIA_TYPE)

@@ -17,6 +17,8 @@ MAX_TEXT: Final = 2000
 MAX_MODEL: Final = 100
 MAX_DEADLINE_MS: Final = 86_400_000
 MAX_BODY_BYTES: Final = 64 * 1024
+MAX_INPUTS: Final = 256
+MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 
 
 class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +28,17 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEADLINE_MS)] | None = None
     priority: Priority = Priority.INTERACTIVE
+
+
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /v1/infer/batch`: what `POST /v1/infer` takes, many times over."""
+
+    inputs: Annotated[list[InferRequest], msgspec.Meta(min_length=1, max_length=MAX_INPUTS)]
+
+
+class _RawBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    # Each input is judged by itself: one that is wrong costs the others nothing.
+    inputs: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MAX_INPUTS)]
 
 
 ALLOWED: Final[Mapping[str, str]] = {
@@ -38,8 +51,12 @@ ALLOWED: Final[Mapping[str, str]] = {
 _LONGEST_NAME: Final = 100
 
 _decoder = msgspec.json.Decoder(InferRequest)
+_batch_decoder = msgspec.json.Decoder(BatchRequest)
+_raw_batch_decoder = msgspec.json.Decoder(_RawBatch)
+_INPUTS_ALLOWED: Final = f"must be a list of 1 to {MAX_INPUTS} objects"
 # What a directive's value may hold is no directive. An open quote reaches to the end: each byte is looked at once.
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FRESH: Final = frozenset({b"no-cache", b"no-store"})
 # What msgspec says. A name may hold anything, so these match the whole text or its end, and in this order.
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
@@ -47,7 +64,7 @@ _MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
 _WRONG = re.compile(r".* - at `\$\.(?P<name>\w+)`", re.DOTALL)
 
 
-def decode(body: bytes) -> InferRequest:
+def decode(body: bytes | msgspec.Raw) -> InferRequest:
     """Decode and check a body.
 
     Raises:
@@ -59,11 +76,54 @@ def decode(body: bytes) -> InferRequest:
         request = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise _refused("", "the body", f"is not JSON in UTF-8: {error}") from None
     if request.text.isspace():
-        raise _refused("/text", "text", "must not be white space alone")
+        raise _blank()
     return request
+
+
+def decode_batch(body: bytes) -> list[InferRequest | InvalidRequest]:
+    """Decode a body of many requests; for each the request, or what is wrong with it.
+
+    Raises:
+        InvalidRequest: the body as a whole is not what it must be.
+    """
+    try:
+        whole = _batch_decoder.decode(body)
+    except (*_UNREADABLE, msgspec.ValidationError):
+        return _decode_apart(body)
+    return [_within(index, _blank()) if one.text.isspace() else one for index, one in enumerate(whole.inputs)]
+
+
+def _decode_apart(body: bytes) -> list[InferRequest | InvalidRequest]:
+    if not body:
+        raise _refused("", "the body", "is empty: send a JSON object with inputs")
+    try:
+        raws = _raw_batch_decoder.decode(body).inputs
+    except msgspec.ValidationError as error:
+        if found := _UNKNOWN.fullmatch(str(error)):
+            raise _unknown(found["name"], ("inputs",)) from None
+        if _MISSING.fullmatch(str(error)) or _WRONG.fullmatch(str(error)):
+            raise _refused("/inputs", "inputs", _INPUTS_ALLOWED) from None
+        raise _refused("", "the body", "must be a JSON object") from None
+    except _UNREADABLE as error:
+        raise _refused("", "the body", f"is not JSON in UTF-8: {error}") from None
+    return [_decode_one(index, raw) for index, raw in enumerate(raws)]
+
+
+def _decode_one(index: int, raw: msgspec.Raw) -> InferRequest | InvalidRequest:
+    try:
+        return decode(raw)
+    except InvalidRequest as error:
+        return _within(index, error)
+
+
+def _within(index: int, error: InvalidRequest) -> InvalidRequest:
+    """Return the error of one input as one of the whole body."""
+    place = f"/inputs/{index}"
+    faults = [FieldError(pointer=place + fault.pointer, detail=fault.detail) for fault in error.errors]
+    return InvalidRequest(error.detail, errors=faults)
 
 
 def check_model(request: InferRequest, served: str) -> str:
@@ -85,29 +145,30 @@ def check_headers(content_type: bytes | None, content_encoding: bytes | None) ->
         raise UnsupportedMediaType("Content-Type must be application/json")
 
 
-def wants_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Say whether a cached answer will do: it will unless `Cache-Control` says no-cache or no-store.
-
-    Names are in lower case, as ASGI hands them over; the header may come several times (RFC 9110, 5.3).
-    """
-    for name, value in headers:
-        if name == b"cache-control":
-            directives = _QUOTED.sub(b"", value).lower().split(b",")
-            if not _FRESH.isdisjoint(directive.partition(b"=")[0].strip() for directive in directives):
-                return False
-    return True
+def wants_cached(cache_control: bytes) -> bool:
+    """Say whether a cached answer will do: it will unless this `Cache-Control` says no-cache or no-store."""
+    directives = _QUOTED.sub(b"", cache_control).lower().split(b",")
+    return _FRESH.isdisjoint(directive.partition(b"=")[0].strip() for directive in directives)
 
 
 def _invalid(message: str) -> InvalidRequest:
     if found := _UNKNOWN.fullmatch(message):
-        name = found["name"][:_LONGEST_NAME]
-        pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-        return _refused(pointer, name, "is no field; there are " + ", ".join(ALLOWED))
+        return _unknown(found["name"], ALLOWED)
     if found := _MISSING.fullmatch(message):
         return _refused("/" + found["name"], found["name"], "is missing: it " + ALLOWED[found["name"]])
     if found := _WRONG.fullmatch(message):
         return _refused("/" + found["name"], found["name"], ALLOWED[found["name"]])
     return _refused("", "the body", "must be a JSON object")
+
+
+def _unknown(name: str, known: Iterable[str]) -> InvalidRequest:
+    name = name[:_LONGEST_NAME]
+    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+    return _refused(pointer, name, "is no field; there are " + ", ".join(known))
+
+
+def _blank() -> InvalidRequest:
+    return _refused("/text", "text", "must not be white space alone")
 
 
 def _refused(pointer: str, subject: str, detail: str) -> InvalidRequest:

@@ -14,7 +14,7 @@ from inferq.errors import Unavailable
 from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, CacheTotals, IngressBeat, beat, leave, living
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
-from ingress.admission import retry_after_s
+from ingress.admission import Rates
 from ingress.cache import Served, served
 
 RATE_OVER_S: Final = 10.0
@@ -25,27 +25,18 @@ _log = structlog.get_logger(__name__)
 class Stats:
     """Keeps the rates, beats once a second, and renders the whole on request."""
 
-    def __init__(
-        self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str, limit_jobs: int
-    ) -> None:
-        self._broker, self._store, self._id, self._limit_jobs = broker, store, process_id, limit_jobs
+    def __init__(self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str) -> None:
+        self._broker, self._store, self._id = broker, store, process_id
         self._depth_gauge = metrics.gauge("queue_depth", "Jobs that wait")
         self._dead_gauge = metrics.gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
-        self._depth_jobs = 0
-        self._drain_rate = 0.0
         self._served: Served | None = None
+        self.rates = Rates()
 
     @property
     def served(self) -> Served | None:
         """What the living batchers ran at the last look; None when they differ, or none is there."""
         return self._served
-
-    def retry_after_s(self) -> int:
-        """Return when a client that met a full queue should come back."""
-        # Who is refused knows that the limit is reached, however old the last count is.
-        depth_jobs = max(self._depth_jobs, self._limit_jobs)
-        return retry_after_s(depth_jobs=depth_jobs, limit_jobs=self._limit_jobs, drain_rate=self._drain_rate)
 
     async def run(self, queued_jobs: Callable[[], int], cache: CacheTotals) -> None:
         """Beat for ever, telling of this ingress's own jobs and lookups; cancel to end."""
@@ -66,9 +57,11 @@ class Stats:
                     )
                     beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
                     self._served = served(beats, names.default_model)
-                    self._drain_rate = sum(entry.drain_rate for entry in beats)
-                    self._depth_jobs = await self._broker.depth()
-                    self._depth_gauge.set(self._depth_jobs)
+                    self.rates = Rates(
+                        recent=sum(entry.recent_rate for entry in beats),
+                        capacity=sum(entry.capacity_rate for entry in beats),
+                    )
+                    self._depth_gauge.set(await self._broker.depth())
                     self._dead_gauge.set(await self._broker.dead_count())
                 except Unavailable as error:
                     _log.debug("stats.beat_failed", error=str(error))

@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from inferq.broker.base import Broker
+from inferq.broker.base import Broker, TakenBack
 from inferq.broker.opening import open_when_there
 from inferq.broker.rabbitmq import RabbitBroker
 from inferq.broker.streams import StreamsBroker
@@ -10,7 +10,7 @@ from inferq.errors import OperatorError
 from inferq.settings import Settings
 from inferq.store import Store
 
-__all__ = ["Broker", "make_broker", "open_when_there"]
+__all__ = ["Broker", "TakenBack", "make_broker", "open_when_there"]
 
 
 def make_broker(settings: Settings, store: Store) -> Broker:

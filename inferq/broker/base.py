@@ -6,12 +6,14 @@
 3. Messages may come twice. Whoever runs one asks the record first.
 4. `bury` keeps the dead letter, confirmed, before the message goes.
 5. What waits is bounded: at the limit `accept` raises `QueueFull`.
+6. A submit that may have been made before, under the same job id, is made again without making a second job.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from inferq.errors import HttpError, Unavailable
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, Delivery
 from inferq.steps import Origin
@@ -61,6 +63,18 @@ class DeadEntry:
     letter: DeadLetter
 
 
+class TakenBack(Unavailable):
+    """A submit that is made again was taken back by its first maker: its job id is of no use any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """How many jobs waited in each queue at ``at_s``, on the loop's clock."""
+
+    at_s: float = float("-inf")
+    jobs: Mapping[str, int] = field(default_factory=dict)
+
+
 class Broker(Protocol):
     """One deployment's queues."""
 
@@ -87,6 +101,14 @@ class Broker(Protocol):
             Unavailable: Redis or the broker is away, or did not confirm in time.
         """
 
+    async def accept_many(
+        self, origins: Sequence[Origin], *, resumed: bool = False
+    ) -> list[HttpError | None]:
+        """Record and enqueue new jobs in one go; for each None once it is safe, or what `accept` would raise.
+
+        ``resumed`` says that they may have been submitted before: those that were accepted then are so now.
+        """
+
     async def consume(
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
     ) -> Consumer:
@@ -106,6 +128,10 @@ class Broker(Protocol):
 
     async def depth(self) -> int:
         """Count the jobs that wait in all queues."""
+
+    @property
+    def counted(self) -> Counted:
+        """What waited when it was last counted, and what this process accepted since; counts nothing itself."""
 
     async def dead_count(self) -> int:
         """Count the dead letters."""

@@ -59,18 +59,19 @@ class Publisher:
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = self._ended = False
 
-    async def publish(self, exchange: str, queue: str, body: bytes, job_id: str) -> None:
-        """Publish a persistent message and await its confirm.
+    def publish(self, exchange: str, queue: str, body: bytes, job_id: str) -> asyncio.Future[None]:
+        """Publish a persistent message and return its confirm, to be awaited.
 
-        Raises:
+        What is awaited raises:
             Returned: there is no such queue.
             QueueFull: the queue refuses it.
             Unavailable: the channel ended, or nothing came within `CONFIRM_S`.
         """
-        if self._ended:
-            raise Unavailable(_LOST)
         overdue_s = self._loop.time() + CONFIRM_S
         waiter = self._loop.create_future()
+        if self._ended:
+            waiter.set_exception(Unavailable(_LOST))
+            return waiter
         # Unique for each attempt: by it a returned message is known.
         message_id = f"{job_id}.{secrets.token_hex(4)}".encode()
         frames = publish_frames(self._channel, self._frame_max, exchange, queue, message_id, body)
@@ -80,7 +81,7 @@ class Publisher:
         self._flush_soon()
         if self._timer is None:
             self._timer = self._loop.call_at(overdue_s, self._give_up)
-        await waiter
+        return waiter
 
     def confirmed(self, tag: int, *, multiple: bool, taken: bool) -> None:
         """Settle what the broker took or refused."""

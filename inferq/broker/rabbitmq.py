@@ -1,7 +1,7 @@
 """The queue in RabbitMQ: quorum queues, publisher confirms, dead letters through an exchange of their own.
 
 `x-max-length` bounds each queue by itself and is the hard stop. All queues together are bounded by a count that is
-read every `POLL_S` and carried on in between by what this process accepted.
+read every `POLL_S` and carried on in between by what this process accepted (`inferq.broker.room`).
 
 Publishing and consuming have separate connections: a memory alarm blocks the one that publishes.
 """
@@ -15,25 +15,23 @@ import structlog
 from aio_pika.abc import AbstractChannel, AbstractConnection
 
 from inferq.background import end, spawn
-from inferq.backoff import Backoff
 from inferq.broker import topology
 from inferq.broker.amqp_errors import translated
-from inferq.broker.base import DeadEntry, Deliver
+from inferq.broker.base import Counted, DeadEntry, Deliver
 from inferq.broker.link import Link
 from inferq.broker.publisher import CONFIRM_S, Publisher, Returned, publisher_over
 from inferq.broker.rabbit_consumer import RabbitConsumer
 from inferq.broker.rabbit_dead import RabbitDeadLetters
+from inferq.broker.rabbit_submits import RabbitSubmits
+from inferq.broker.room import Room
 from inferq.broker.sieved_connection import PublishingConnection
-from inferq.errors import InferqError, QueueFull, Unavailable
+from inferq.errors import HttpError, InferqError, QueueFull, Unavailable
 from inferq.heartbeats import BatcherBeat, living
-from inferq.jobs import ErrorCode, OpenJob
+from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, encode_dead
-from inferq.steps import Origin, fail
+from inferq.steps import Origin
 from inferq.store import Store, wall_ms
 
-# How often the end of a record whose publish failed is tried; about four seconds.
-END_TRIES: Final = 6
-END_AT_CLOSE_S: Final = 1.0
 POLL_S: Final = 0.25
 # How long a queue that is gone stays so. RabbitMQ (seen: 3.10) tells its consumers only when there is none of its name
 # by then; else it carries them over, and keeps from them the first messages, whose numbers they have had before.
@@ -54,13 +52,11 @@ class RabbitBroker:
         self._letters = RabbitDeadLetters(self._link, self._names)
         self._publisher: Publisher | None = None
         self._counter: AbstractChannel | None = None
-        self._mending = asyncio.Lock()
+        self._mending, self._counting_lock = asyncio.Lock(), asyncio.Lock()
         self._mended = 0
         self._poller: asyncio.Task[None] | None = None
-        self._waiting_jobs = 0
-        self._accepted_since = 0
-        self._in_flight = 0
-        self._ending: set[asyncio.Task[None]] = set()
+        self._room = Room(self._queues, limit_jobs=limit_jobs)
+        self._submits = RabbitSubmits(store, self._publish)
 
     @property
     def ready(self) -> bool:
@@ -71,32 +67,42 @@ class RabbitBroker:
         """Connect and declare; raises `OperatorError` or `Unavailable`."""
         await self._link.open()
         with suppress(Unavailable):
-            self._waiting_jobs = await self.depth()
+            await self.depth()
 
     async def close(self) -> None:
         """Disconnect."""
         await end(self._poller)
-        if self._ending:
-            await asyncio.wait(self._ending, timeout=END_AT_CLOSE_S)
-            # The sweeper finds what is left.
-            await end(*self._ending)
+        await self._submits.close()
         await self._link.close()
 
     async def accept(self, origin: Origin) -> None:
         """Create the record, publish, await the confirm; raises `QueueFull` or `Unavailable`."""
+        (refusal,) = await self.accept_many([origin])
+        if refusal is not None:
+            raise refusal
+
+    async def accept_many(
+        self, origins: Sequence[Origin], *, resumed: bool = False
+    ) -> list[HttpError | None]:
+        """Create the records in one write, publish in one burst, await the confirms."""
         if not self.ready:
-            raise Unavailable("the broker is away")
+            return [Unavailable("the broker is away")] * len(origins)
         if self._poller is None:
             # Only who accepts needs the count; a batcher does not pay for it.
             self._poller = spawn(self._poll(), "amqp-depth")
-        if self._waiting_jobs + self._accepted_since + self._in_flight >= self._limit_jobs:
-            raise QueueFull(f"{self._limit_jobs} jobs are waiting already")
-        self._in_flight += 1
+        granted = self._room.grant(len(origins))
+        accepted: list[str] = []
         try:
-            await self._create_and_publish(origin)
-            self._accepted_since += 1
+            answers = await self._submits.make(origins[:granted], resumed=resumed) if granted else []
+            accepted = [
+                origin.queue
+                for origin, refusal in zip(origins[:granted], answers, strict=True)
+                if refusal is None
+            ]
         finally:
-            self._in_flight -= 1
+            self._room.settle(granted, accepted)
+        full = QueueFull(f"{self._limit_jobs} jobs are waiting already")
+        return [*answers, *[full] * (len(origins) - granted)]
 
     async def consume(
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
@@ -142,11 +148,20 @@ class RabbitBroker:
     async def requeue(self, job: OpenJob) -> None:
         """Publish a job's message again; raises `QueueFull` or `Unavailable`."""
         if job.message:
-            await self._publish(job.queue, job.message, job.job_id)
+            await self._publish_one(job.queue, job.message, job.job_id)
 
     async def depth(self) -> int:
         """Count what waits in all queues; raises `Unavailable`."""
-        return sum([await self._count(queue) for queue in self._queues])
+        async with self._counting_lock:
+            self._room.count_begins()
+            jobs = {queue: await self._count(queue) for queue in self._queues}
+            self._room.counted(jobs, asyncio.get_running_loop().time())
+        return sum(jobs.values())
+
+    @property
+    def counted(self) -> Counted:
+        """What waited at the last count, and what was accepted here since."""
+        return Counted(at_s=self._room.at_s, jobs=self._room.jobs)
 
     async def dead_count(self) -> int:
         """Count the dead letters; raises `Unavailable`."""
@@ -181,33 +196,38 @@ class RabbitBroker:
         channel = await link.channel(publisher_confirms=True)
         self._publisher = await publisher_over(connection, channel)
 
-    async def _create_and_publish(self, origin: Origin) -> None:
-        """Create the record and publish; when either fails, or is given up, end the record."""
-        detail = "the submit was given up"
-        published = False
-        try:
-            # The record may be there although its reply is not.
-            await self._store.create(origin)
-            await self._publish(origin.queue, origin.message, origin.job.job_id)
-            published = True
-        except (QueueFull, Unavailable) as error:
-            detail = error.detail
-            raise
-        finally:
-            if not published:
-                # Not awaited here: the caller's answer has a deadline of its own.
-                task = asyncio.create_task(self._end_unpublished(origin.job.job_id, detail))
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
-
-    async def _publish(self, queue: str, body: bytes, job_id: str) -> None:
-        """Publish within `CONFIRM_S`, waiting for a slot and declaring what vanished included."""
+    async def _publish(self, origins: Sequence[Origin]) -> list[HttpError | None]:
+        """Publish in one burst, each within `CONFIRM_S`; for each None once it is confirmed, or why not."""
         until_s = asyncio.get_running_loop().time() + CONFIRM_S
+        exchange = self._names.exchange
+        waiters = [self._send(exchange, one.queue, one.message, one.job.job_id) for one in origins]
+        answers: list[HttpError | None] = []
+        try:
+            for origin, waiter in zip(origins, waiters, strict=True):
+                try:
+                    await self._confirmed(waiter, origin.queue, origin.message, origin.job.job_id, until_s)
+                except (QueueFull, Unavailable) as error:
+                    answers.append(error)
+                else:
+                    answers.append(None)
+        finally:
+            for waiter in waiters[len(answers) :]:
+                _forget(waiter)
+        return answers
+
+    async def _publish_one(self, queue: str, body: bytes, job_id: str) -> None:
+        until_s = asyncio.get_running_loop().time() + CONFIRM_S
+        waiter = self._send(self._names.exchange, queue, body, job_id)
+        await self._confirmed(waiter, queue, body, job_id, until_s)
+
+    async def _confirmed(
+        self, waiter: asyncio.Future[None], queue: str, body: bytes, job_id: str, until_s: float
+    ) -> None:
+        """Await a confirm; where the queue or its binding vanished, declare, and try this once more."""
         try:
             try:
-                await self._send(self._names.exchange, queue, body, job_id)
+                await waiter
             except Returned:
-                # The queue or its binding vanished. Declare, and try this once more.
                 async with asyncio.timeout_at(until_s):
                     await self._mend()
                     await self._send(self._names.exchange, queue, body, job_id)
@@ -215,17 +235,6 @@ class RabbitBroker:
             raise Unavailable(f"the broker has no queue {queue}") from error
         except TimeoutError as error:
             raise Unavailable("the broker did not confirm in time") from error
-
-    async def _end_unpublished(self, job_id: str, detail: str) -> None:
-        """End the record of a job that was refused, so that it does not stay queued."""
-        backoff = Backoff()
-        for _ in range(END_TRIES):
-            with suppress(Unavailable):
-                await self._store.move(fail(job_id, ErrorCode.PUBLISH_FAILED, detail))
-                return
-            await asyncio.sleep(backoff.next_s())
-        # The sweeper finds a record without a message and publishes it: the job runs though nobody was promised it.
-        _log.warning("broker.unpublished_record_left", job_id=job_id)
 
     async def _bury(self, letter: DeadLetter) -> None:
         try:
@@ -236,10 +245,12 @@ class RabbitBroker:
             await self._mend()
             raise Unavailable("the broker took no dead letter") from error
 
-    async def _send(self, exchange: str, queue: str, body: bytes, job_id: str) -> None:
+    def _send(self, exchange: str, queue: str, body: bytes, job_id: str) -> asyncio.Future[None]:
         if self._publisher is None or not self.ready:
-            raise Unavailable("the broker is away")
-        await self._publisher.publish(exchange, queue, body, job_id)
+            away = asyncio.get_running_loop().create_future()
+            away.set_exception(Unavailable("the broker is away"))
+            return away
+        return self._publisher.publish(exchange, queue, body, job_id)
 
     async def _mend(self) -> None:
         """Declare what vanished; once for all who miss it at the same time."""
@@ -258,14 +269,10 @@ class RabbitBroker:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_S)
-            accepted = self._accepted_since
             try:
-                self._waiting_jobs = await self.depth()
+                await self.depth()
             except InferqError as error:
                 _log.debug("broker.depth_unknown", error=str(error))
-            else:
-                # What was accepted while the count was under way may or may not be in it: count it twice, not never.
-                self._accepted_since -= accepted
 
     def _counting(self) -> AbstractChannel:
         if self._counter is None or not self.ready:
@@ -277,3 +284,10 @@ class RabbitBroker:
             return await topology.count(
                 self._counting(), queue, self._names.queue_arguments(self._limit_jobs)
             )
+
+
+def _forget(waiter: asyncio.Future[None]) -> None:
+    """Let go of a confirm that nobody waits for any more, be it there or not."""
+    if waiter.done() and not waiter.cancelled():
+        waiter.exception()
+    waiter.cancel()

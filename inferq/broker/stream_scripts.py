@@ -13,22 +13,41 @@ local function waiting(stream, group)
 end
 """
 
-# Record and queue entry in one step, when all queues together hold fewer than the limit.
-# KEYS: record, open jobs, stream, all streams... ARGV: channel, id, ttl, next look, limit, group, message, then
-# fields. -> 1, or 0 when the id is taken, or -1 when the queues are full.
+# New records and their queue entries in one step, as long as all queues together hold fewer than the limit.
+# KEYS: open jobs, the stream, all streams..., then records. ARGV: channel, length of what precedes the id in a record's
+# key, ttl (s), limit, group, count of all streams, then for each record its next look (ms), its message, the count of
+# its fields' names and values, and those.
+# -> how much waits in each of all streams now, then for each record 1, or 0 when the id is taken, or -1 when they are
+# full.
 ACCEPT = record_script(
     _WAITING
     + """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-local total = 0
-for i = 4, #KEYS do total = total + waiting(KEYS[i], ARGV[6]) end
-if total >= tonumber(ARGV[5]) then return -1 end
-local entry = redis.call('XADD', KEYS[3], '*', 'id', ARGV[2], 'm', ARGV[7])
-local fields = slice(8, #ARGV)
-fields[#fields + 1] = 'entry'
-fields[#fields + 1] = entry
-create(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], fields)
-return 1
+local before_id, limit, streams, at = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[6]), 7
+local out, total, mine = {}, 0, 0
+for i = 1, streams do
+  out[i] = waiting(KEYS[2 + i], ARGV[5])
+  total = total + out[i]
+  if KEYS[2 + i] == KEYS[2] then mine = i end
+end
+for i = 3 + streams, #KEYS do
+  local key, id = KEYS[i], string.sub(KEYS[i], before_id + 1)
+  local last = at + 2 + tonumber(ARGV[at + 2])
+  local answer = 1
+  if redis.call('EXISTS', key) == 1 then
+    answer = 0
+  elseif total >= limit then
+    answer = -1
+  else
+    local fields = {'entry', redis.call('XADD', KEYS[2], '*', 'id', id, 'm', ARGV[at + 1])}
+    for j = at + 3, last do fields[#fields + 1] = ARGV[j] end
+    create(key, KEYS[1], ARGV[1], id, ARGV[3], ARGV[at], fields)
+    total = total + 1
+    out[mine] = out[mine] + 1
+  end
+  out[#out + 1] = answer
+  at = last + 1
+end
+return out
 """,
 )
 
@@ -141,12 +160,12 @@ return 1
 """,
 )
 
-# KEYS: streams... ARGV: group. What waits: entries that no living consumer was given yet.
-DEPTH = Script(
+# KEYS: streams... ARGV: group. -> for each what waits: entries that no living consumer was given yet.
+DEPTHS = Script(
     text=_WAITING
     + """
-local total = 0
-for i = 1, #KEYS do total = total + waiting(KEYS[i], ARGV[1]) end
-return total
+local out = {}
+for i = 1, #KEYS do out[i] = waiting(KEYS[i], ARGV[1]) end
+return out
 """,
 )

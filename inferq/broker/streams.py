@@ -8,17 +8,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from inferq.broker.base import DeadEntry, Deliver
+from inferq.broker.base import Counted, DeadEntry, Deliver
 from inferq.broker.stream_consumer import StreamConsumer, ensure_group
-from inferq.broker.stream_scripts import ACCEPT, DEPTH, REQUEUE
-from inferq.errors import QueueFull, Unavailable, Undecodable
+from inferq.broker.stream_scripts import ACCEPT, DEPTHS, REQUEUE
+from inferq.errors import HttpError, QueueFull, Unavailable, Undecodable
+from inferq.gather import Gather
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, decode_dead
+from inferq.moves import MOST_JOBS, Call
 from inferq.names import DEAD_LIMIT, GROUP, Names
 from inferq.pipeline import Pipeline
-from inferq.redis import CONNECT_TIMEOUT_S, Client, evaluate, translated
+from inferq.redis import CONNECT_TIMEOUT_S, Client, evaluate, evaluate_many, translated
 from inferq.steps import Origin
-from inferq.store import Store
+from inferq.store import ID_TAKEN, Store
 
 # One look through the dead letters reads them in pieces of this many.
 PAGE: Final = 500
@@ -40,6 +42,8 @@ class StreamsBroker:
         self._queues = tuple(queues)
         self._limit_jobs = limit_jobs
         self._ready = False
+        self._entries = Gather[Origin, int](self._accept)
+        self._counted = Counted()
 
     @property
     def ready(self) -> bool:
@@ -59,21 +63,64 @@ class StreamsBroker:
 
     async def accept(self, origin: Origin) -> None:
         """Create record and entry in one step; raises `QueueFull` or `Unavailable`."""
-        names, job_id = self._names, origin.job.job_id
-        ttl_s, look_ms, fields = self._store.birth(origin)
-        keys = [names.job(job_id), names.open_jobs, origin.queue, *self._queues]
-        args = [names.events, job_id, ttl_s, look_ms, self._limit_jobs, GROUP, origin.message, *fields]
+        refusal = self._refusal(await self._entries.ask(origin), resumed=False)
+        if refusal is not None:
+            raise refusal
+
+    async def accept_many(
+        self, origins: Sequence[Origin], *, resumed: bool = False
+    ) -> list[HttpError | None]:
+        """Create records and entries in one write, each pair in one step."""
+        try:
+            answers = await self._accept(origins)
+        except Unavailable as error:
+            return [error] * len(origins)
+        return [self._refusal(answer, resumed=resumed) for answer in answers]
+
+    async def _accept(self, origins: Sequence[Origin]) -> list[int]:
+        """Return the script's answer for each."""
+        names, store = self._names, self._store
+        groups: dict[str, list[int]] = {}
+        for number, origin in enumerate(origins):
+            groups.setdefault(origin.queue, []).append(number)
+        parts = [
+            (queue, numbers[first : first + MOST_JOBS])
+            for queue, numbers in groups.items()
+            for first in range(0, len(numbers), MOST_JOBS)
+        ]
+        calls: list[Call] = []
+        for queue, numbers in parts:
+            args: list[Any] = [
+                names.events, names.before_id, store.record_ttl_s, self._limit_jobs, GROUP, len(self._queues),
+            ]  # fmt: skip  # as in the script's head
+            for number in numbers:
+                look_ms, fields = store.birth(origins[number])
+                args += (look_ms, origins[number].message, len(fields), *fields)
+            records = [names.job(origins[number].job.job_id) for number in numbers]
+            calls.append(([names.open_jobs, queue, *self._queues, *records], args))
         try:
             async with translated("take the job"):
-                answer = await evaluate(self._redis, ACCEPT, keys, args)
+                answers = await evaluate_many(self._redis, ACCEPT, calls)
         except Unavailable:
             self._ready = False
             raise
         self._ready = True
+        found = dict.fromkeys(range(len(origins)), 0)
+        for (_, numbers), answer in zip(parts, answers, strict=True):
+            self._count(answer[: len(self._queues)])
+            found.update(zip(numbers, answer[len(self._queues) :], strict=True))
+        return list(found.values())
+
+    def _refusal(self, answer: int, *, resumed: bool) -> HttpError | None:
+        if answer == 1 or (answer == 0 and resumed):
+            return None
         if answer == -1:
-            raise QueueFull(f"{self._limit_jobs} jobs are waiting already")
-        if answer != 1:
-            raise Unavailable("the new job's id is taken")
+            return QueueFull(f"{self._limit_jobs} jobs are waiting already")
+        return Unavailable(ID_TAKEN)
+
+    def _count(self, jobs: Sequence[int]) -> None:
+        at_s = asyncio.get_running_loop().time()
+        self._counted = Counted(at_s=at_s, jobs=dict(zip(self._queues, jobs, strict=True)))
 
     async def consume(
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
@@ -115,9 +162,15 @@ class StreamsBroker:
     async def depth(self) -> int:
         """Count what waits in all streams; raises `Unavailable`."""
         async with translated("answer"):
-            depth: int = await evaluate(self._redis, DEPTH, self._queues, [GROUP])
+            depths: list[int] = await evaluate(self._redis, DEPTHS, self._queues, [GROUP])
         self._ready = True
-        return depth
+        self._count(depths)
+        return sum(depths)
+
+    @property
+    def counted(self) -> Counted:
+        """What waited at the last count: every accept counts."""
+        return self._counted
 
     async def dead_count(self) -> int:
         """Count the dead letters; raises `Unavailable`."""

@@ -11,6 +11,7 @@ from inferq.errors import (
     CallerError,
     FieldError,
     HttpError,
+    IdempotencyMismatch,
     IllegalTransition,
     InferqError,
     InvalidRequest,
@@ -37,6 +38,7 @@ ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
     (BodyTooLarge, 413, "body_too_large", False),
     (UnsupportedMediaType, 415, "unsupported_media_type", False),
     (QuotaExceeded, 429, "quota_exceeded", True),
+    (IdempotencyMismatch, 422, "idempotency_mismatch", False),
     (QueueFull, 503, "queue_full", True),
     (Unavailable, 503, "unavailable", True),
 ]

@@ -14,6 +14,7 @@ def _all(names: Names) -> list[str]:
     return [
         names.job("a1"),
         names.cache("a1"),
+        names.idem("a1"),
         names.events,
         names.open_jobs,
         names.batchers,
@@ -34,6 +35,7 @@ def test_names_are_those_of_the_contract(namespace: str) -> None:
     names = Names(namespace=namespace)
     assert names.job("a1") == f"{namespace}job:a1"
     assert names.cache("0f") == f"{namespace}cache:0f"
+    assert names.idem("0f") == f"{namespace}idem:0f"
     assert names.events == f"{namespace}job-events"
     assert names.exchange == f"{namespace}inference"
     assert names.dead_exchange == f"{namespace}inference.dead"

@@ -12,7 +12,7 @@ rates = st.floats(min_value=0, allow_infinity=False, allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("depth_jobs", "limit_jobs", "drain_rate", "seconds"),
+    ("depth_jobs", "limit_jobs", "rate", "seconds"),
     [
         (0, 100, 10.0, 1),
         (80, 100, 0.0, 1),
@@ -28,25 +28,25 @@ rates = st.floats(min_value=0, allow_infinity=False, allow_nan=False)
     ],
 )
 def test_as_long_as_the_queue_takes_to_reopen(
-    depth_jobs: int, limit_jobs: int, drain_rate: float, seconds: int
+    depth_jobs: int, limit_jobs: int, rate: float, seconds: int
 ) -> None:
     """What has to drain over what drains in a second, rounded up; a guess while no rate is known."""
-    assert retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, drain_rate=drain_rate) == seconds
+    assert retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0) == seconds
 
 
 @given(jobs, limits, rates)
-def test_it_is_between_a_second_and_a_minute(depth_jobs: int, limit_jobs: int, drain_rate: float) -> None:
+def test_it_is_between_a_second_and_a_minute(depth_jobs: int, limit_jobs: int, rate: float) -> None:
     """Whatever the load, a client is neither sent into a loop nor away for long."""
-    seconds = retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, drain_rate=drain_rate)
+    seconds = retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0)
     assert isinstance(seconds, int)
     assert 1 <= seconds <= 60
 
 
 @given(jobs, jobs, limits, rates.filter(bool))
 def test_a_deeper_queue_never_sends_clients_away_for_less(
-    depth_jobs: int, more_jobs: int, limit_jobs: int, drain_rate: float
+    depth_jobs: int, more_jobs: int, limit_jobs: int, rate: float
 ) -> None:
     """At one rate, more to drain takes at least as long."""
-    shallow = retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, drain_rate=drain_rate)
-    deep = retry_after_s(depth_jobs=depth_jobs + more_jobs, limit_jobs=limit_jobs, drain_rate=drain_rate)
+    shallow = retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0)
+    deep = retry_after_s(depth_jobs=depth_jobs + more_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0)
     assert shallow <= deep

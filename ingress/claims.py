@@ -1,0 +1,76 @@
+"""Who may work on the first answer to an idempotency key, and what becomes of his claim. Pure.
+
+1. One claimant at a time. His claim names a seed that every job id comes from, chosen before he works: whoever takes
+   the claim over has the same seed, so what was accepted already is recognised, and no job is made twice.
+2. A claim that is older than any work may take is taken over. Its claimant has died or is frozen; if he comes back,
+   his answer is not kept, and it is the same one.
+3. Work that was refused leaves nothing: the claim is forgotten, and the next asker has a seed of his own. An error is
+   never kept as the answer.
+4. Work on a seed that another began may not leave it as long as nobody knows what the other one did. When Redis or the
+   broker is away, or the work is cut off, the claim stays for the next asker, who need not wait for its age.
+5. A seed whose job has ended without ever having been accepted is spent: the claim is forgotten, and work begins anew.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from inferq.errors import HttpError, InferqError, Unavailable
+
+_SEED: Final = re.compile(rb"[0-9a-f]{32}")
+
+
+class SeedSpent(InferqError):
+    """The seed's job was recorded and has ended, but was never accepted: nobody may be answered with it."""
+
+
+class Mine(msgspec.Struct, frozen=True, kw_only=True):
+    """The claim is ours; ``resumed`` says that another began with this seed."""
+
+    seed: str
+    resumed: bool
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The first answer, as it was kept."""
+
+    answer: bytes
+    location: str | None
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """Another works on the first answer."""
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """The key is another request's."""
+
+
+class Foreign(msgspec.Struct, frozen=True):
+    """What is kept under the key is none of ours."""
+
+
+Look = Mine | Kept | Pending | Mismatch | Foreign
+
+
+def read_look(reply: Any) -> Look:
+    """Read what `CLAIM` answers; anything unexpected is foreign."""
+    match reply:
+        case [b"claimed" | b"taken_over" as how, bytes(seed)] if _SEED.fullmatch(seed):
+            return Mine(seed=seed.decode(), resumed=how == b"taken_over")
+        case [b"kept", bytes(answer), bytes(location)] if answer and location.isascii():
+            return Kept(answer=answer, location=location.decode() or None)
+        case [b"pending"]:
+            return Pending()
+        case [b"mismatch"]:
+            return Mismatch()
+        case _:
+            return Foreign()
+
+
+def leaves_nothing(error: BaseException, *, resumed: bool) -> bool:
+    """Say whether the claim is forgotten after work has raised; otherwise its seed stays for the next asker."""
+    if not resumed or isinstance(error, SeedSpent):
+        return True
+    return isinstance(error, HttpError) and not isinstance(error, Unavailable)

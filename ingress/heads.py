@@ -1,0 +1,46 @@
+"""What a submit's header fields say. Pure.
+
+One pass over the fields: looking each of them up by itself costs as much as decoding the body.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ingress.requests import wants_cached
+
+
+class Head(msgspec.Struct, kw_only=True, gc=False):
+    """The fields that matter to a submit, the last of each; ``repeated`` says that `Authorization` came several times.
+
+    ``idempotent`` says that there is an `Idempotency-Key`, ``cached`` whether a cached answer will do.
+    """
+
+    content_type: bytes | None = None
+    content_encoding: bytes | None = None
+    length: bytes = b"0"
+    authorization: bytes | None = None
+    repeated: bool = False
+    idempotent: bool = False
+    cached: bool = True
+
+
+def head_of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
+    """Read the header fields of a request; names are in lower case, as ASGI hands them over."""
+    head = Head()
+    for name, value in headers:
+        if name == b"content-type":
+            head.content_type = value
+        elif name == b"content-length":
+            head.length = value
+        elif name == b"authorization":
+            head.repeated = head.authorization is not None
+            head.authorization = value
+        elif name == b"content-encoding":
+            head.content_encoding = value
+        elif name == b"idempotency-key":
+            head.idempotent = True
+        elif name == b"cache-control":
+            # It may come several times (RFC 9110, 5.3).
+            head.cached = head.cached and wants_cached(value)
+    return head

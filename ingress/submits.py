@@ -1,0 +1,234 @@
+"""Turns requests into jobs: quota, admission, cache, and then record and queue.
+
+A submit may have to be made again under the job ids that it had before (`ingress.claims`), so its ids come from a seed:
+that of a single submit is its job id.
+"""
+
+import asyncio
+import hashlib
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from inferq.apikeys import Caller
+from inferq.broker import Broker
+from inferq.errors import DeadlineUnreachable, HttpError, QueueFull, Unavailable
+from inferq.jobs import BIRTHS, Birth, Job, Priority
+from inferq.messages import encode_job
+from inferq.names import Names
+from inferq.steps import Origin
+from inferq.telemetry import Metrics
+from ingress.admission import Gate, Rates, retry_after_s, wait_ms, whole_s
+from ingress.cache import SharedCache
+from ingress.quota import Quotas
+from ingress.requests import InferRequest, check_model
+from ingress.standing import Standing
+
+# Each step has a deadline of its own; this is for all of them together, so that an answer comes within two seconds.
+ACCEPT_S: Final = 1.5
+
+
+class Seed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job ids of a submit come from; ``resumed`` says that another may have begun with it.
+
+    ``maker`` tells apart who makes a submit that may have to be made again; it is empty for all others.
+    """
+
+    text: str
+    maker: str = ""
+    resumed: bool = False
+
+    def job_id(self, index: int) -> str:
+        """Return the id of one job of many."""
+        return hashlib.sha256(f"{self.text} {index}".encode()).hexdigest()[:32]
+
+
+def new_seed() -> Seed:
+    """Make the seed of a submit that nobody will make again."""
+    return Seed(text=os.urandom(16).hex())
+
+
+class Submits:
+    """Accepts jobs, or says why not; ``rates`` are what the batchers did at the last look."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        names: Names,
+        metrics: Metrics,
+        quotas: Quotas,
+        *,
+        cache: SharedCache | None,
+        limit_jobs: int,
+        rates: Callable[[], Rates],
+    ) -> None:
+        self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
+        self._limit_jobs, self._rates = limit_jobs, rates
+        self._queues = {priority: names.queue(names.default_model, priority) for priority in Priority}
+        self._jobs = metrics.jobs.labels("queued")
+        self._under_way = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
+        self.gate = Gate()
+        self.queued_jobs = 0
+
+    async def one(
+        self, request: InferRequest, caller: Caller, seed: Seed, *, cached: bool
+    ) -> tuple[Birth, Standing]:
+        """Accept one job; raises `HttpError`."""
+        job = self._job(request, caller, seed.text, cached=cached)
+        self._enter(1)
+        try:
+            async with asyncio.timeout(ACCEPT_S):
+                standing = await self._quotas.admit(caller, 1, job_ids=(job.job_id,))
+                try:
+                    birth = await self._accept(job, seed)
+                except HttpError:
+                    await self._quotas.release(caller, (job.job_id,))
+                    raise
+        except TimeoutError:
+            raise Unavailable("the job was not recorded and confirmed in time") from None
+        except QueueFull as error:
+            raise self._timed(error) from None
+        finally:
+            self._leave(1)
+        return birth, standing
+
+    async def many(
+        self, requests: Sequence[InferRequest | HttpError], caller: Caller, seed: Seed, *, cached: bool
+    ) -> tuple[list[Birth | HttpError], Standing]:
+        """Accept jobs; for each how it was born, or why not, and the ids are the seed's.
+
+        Raises:
+            HttpError: none was looked at: the quota is used up, or too much is under way.
+        """
+        outcomes: dict[int, Birth | HttpError] = {}
+        jobs: dict[int, Job] = {}
+        for index, request in enumerate(requests):
+            try:
+                if isinstance(request, HttpError):
+                    raise request
+                job = self._job(request, caller, seed.job_id(index), cached=cached)
+            except HttpError as error:
+                outcomes[index] = error
+            else:
+                jobs[index] = job
+        if not jobs:
+            return [outcomes[index] for index in range(len(requests))], Standing()
+        ids = [job.job_id for job in jobs.values()]
+        self._enter(len(jobs))
+        try:
+            standing = await self._quotas.admit(caller, len(jobs), job_ids=ids)
+            try:
+                outcomes |= await self._accept_many(jobs, seed)
+            finally:
+                refused = [job.job_id for i, job in jobs.items() if not isinstance(outcomes.get(i), Birth)]
+                await self._quotas.release(caller, refused)
+        finally:
+            self._leave(len(jobs))
+        return [outcomes[index] for index in range(len(requests))], standing
+
+    async def _accept(self, job: Job, seed: Seed) -> Birth:
+        """Answer the job from the cache, or put it into its queue."""
+        if not seed.resumed:
+            if self._cache is not None and await self._cache.answers(job):
+                return Birth.ANSWER
+            if not seed.maker:
+                await self._broker.accept(self._origin(job, seed))
+                self._queued(1)
+                return Birth.ACCEPT
+        (refusal,) = await self._broker.accept_many([self._origin(job, seed)], resumed=seed.resumed)
+        if refusal is not None:
+            raise refusal
+        self._queued(1)
+        return Birth.ACCEPT
+
+    async def _accept_many(self, jobs: dict[int, Job], seed: Seed) -> dict[int, Birth | HttpError]:
+        outcomes: dict[int, Birth | HttpError] = {}
+        left = dict(jobs)
+        if self._cache is not None and not seed.resumed:
+            answered = await asyncio.gather(*map(self._cache.answers, left.values()), return_exceptions=True)
+            for (index, _), answer in zip(jobs.items(), answered, strict=True):
+                if isinstance(answer, HttpError):
+                    outcomes[index] = answer
+                elif isinstance(answer, BaseException):
+                    raise answer
+                elif answer:
+                    outcomes[index] = Birth.ANSWER
+                else:
+                    continue
+                del left[index]
+        refusals = await self._broker.accept_many(
+            [self._origin(job, seed) for job in left.values()], resumed=seed.resumed
+        )
+        for index, refusal in zip(left, refusals, strict=True):
+            outcomes[index] = Birth.ACCEPT if refusal is None else self._timed(refusal)
+        self._queued(sum(refusal is None for refusal in refusals))
+        return outcomes
+
+    def _job(self, request: InferRequest, caller: Caller, job_id: str, *, cached: bool) -> Job:
+        """Make the job of a request; raises `ModelNotFound` or `DeadlineUnreachable`."""
+        model = check_model(request, self._names.default_model)
+        created_ms = int(time.time() * 1000)
+        if request.deadline_ms is not None:
+            self._check_deadline(request.deadline_ms, request.priority)
+        return Job(
+            job_id=job_id,
+            model=model,
+            text=request.text,
+            created_ms=created_ms,
+            priority=request.priority,
+            deadline_ms=None if request.deadline_ms is None else created_ms + request.deadline_ms,
+            cache=cached,
+            owner=caller.name,
+            counted=caller.jobs > 0,
+        )
+
+    def _origin(self, job: Job, seed: Seed) -> Origin:
+        queue = self._queues[job.priority]
+        return Origin(job=job, queue=queue, message=encode_job(job), submit=seed.maker)
+
+    def _check_deadline(self, deadline_ms: int, priority: Priority) -> None:
+        counted = self._broker.counted
+        waiting = {one: counted.jobs.get(queue, 0) for one, queue in self._queues.items()}
+        age_s = max(0.0, asyncio.get_running_loop().time() - counted.at_s)
+        least_ms = wait_ms(waiting, priority, age_s=age_s, rate=self._rates().capacity)
+        if least_ms > deadline_ms:
+            raise DeadlineUnreachable(
+                f"what waits already takes {least_ms / 1000:.1f} s, longer than deadline_ms allows",
+                retry_after_s=whole_s((least_ms - deadline_ms) / 1000, spread=random.random()),
+            )
+
+    def _timed(self, error: HttpError) -> HttpError:
+        """Return a refusal; for a full queue it says when to come back."""
+        if isinstance(error, QueueFull):
+            # Who is refused knows that the limit is reached, however old the last count is.
+            depth_jobs = max(sum(self._broker.counted.jobs.values()), self._limit_jobs)
+            wait_s = retry_after_s(
+                depth_jobs=depth_jobs,
+                limit_jobs=self._limit_jobs,
+                rate=self._rates().recent,
+                spread=random.random(),
+            )
+            return QueueFull(error.detail, retry_after_s=wait_s)
+        return error
+
+    def _enter(self, jobs: int) -> None:
+        if not self.gate.enter(jobs, 0):
+            raise Unavailable("as many submits are under way here as may be")
+        self._under_way.set(self.gate.jobs)
+
+    def _leave(self, jobs: int) -> None:
+        self.gate.leave(jobs, 0)
+        self._under_way.set(self.gate.jobs)
+
+    def _queued(self, jobs: int) -> None:
+        self._jobs.inc(jobs)
+        self.queued_jobs += jobs
+
+
+def status_of(birth: Birth) -> str:
+    """Return the status that a job is born with."""
+    return BIRTHS[birth]
