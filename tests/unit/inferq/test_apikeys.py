@@ -227,3 +227,10 @@ def test_who_sees_which_jobs() -> None:
     assert may_see(Caller(name="a", admin=True), "b")
     assert may_see(Caller(name="a", admin=True), "")
     assert may_see(ANYONE, "a")
+
+
+def test_who_has_a_quota() -> None:
+    """A rate or a number of jobs, be it one of them alone."""
+    assert Caller(name="a", rate_per_s=1).limited
+    assert Caller(name="a", jobs=1).limited
+    assert not Caller(name="a").limited
