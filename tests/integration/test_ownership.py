@@ -30,9 +30,9 @@ def bearer(key: str) -> tuple[str, str]:
     return ("Authorization", f"Bearer {key}")
 
 
-async def created(streams: Deployment, owner: str = "alice", **options: int) -> Origin:
+async def created(streams: Deployment, owner: str = "alice", *, deadline_ms: int | None = None) -> Origin:
     """Make a record that belongs to somebody; "" is nobody."""
-    origin = streams.job(**options)
+    origin = streams.job(deadline_ms=deadline_ms)
     await streams.store.create(origin)
     if owner:
         await streams.redis.hset(streams.names.job(origin.job.job_id), "owner", owner)

@@ -222,6 +222,7 @@ async def test_a_held_place_is_free_in_time_if_no_record_takes_it(streams: Deplo
     begun_ms = time.time() * 1000
     await quotas.admit(caller, 1, job_ids=[job_id])
     until_ms = await streams.redis.zscore(key, job_id)
+    assert until_ms is not None
     assert begun_ms + HELD_MS - 50 <= until_ms <= time.time() * 1000 + HELD_MS + 50
 
 
