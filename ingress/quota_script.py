@@ -50,12 +50,13 @@ if verdict == 1 then
   end
   if most > 0 then
     free = free - jobs
+    -- A submit that is made again does not shorten what its record has taken meanwhile.
     local held = {}
     for i = 5, #ARGV do
       held[#held + 1] = now + ARGV[4]
       held[#held + 1] = ARGV[i]
     end
-    if #held > 0 then redis.call('ZADD', KEYS[2], unpack(held)) end
+    if #held > 0 then redis.call('ZADD', KEYS[2], 'GT', unpack(held)) end
   end
 end
 local fits, empty = 0, 0
