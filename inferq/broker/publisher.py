@@ -65,10 +65,9 @@ class Publisher:
         Raises:
             Returned: there is no such queue.
             QueueFull: the queue refuses it.
-            Unavailable: the channel ended, or nothing came within `CONFIRM_S`.
+            Unavailable: the channel ended, the broker takes no messages, or nothing came within `CONFIRM_S`.
         """
-        if self._ended:
-            raise Unavailable(_LOST)
+        self.require_open()
         overdue_s = self._loop.time() + CONFIRM_S
         waiter = self._loop.create_future()
         # Unique for each attempt: by it a returned message is known.
@@ -81,6 +80,18 @@ class Publisher:
         if self._timer is None:
             self._timer = self._loop.call_at(overdue_s, self._give_up)
         await waiter
+
+    def require_open(self) -> None:
+        """Refuse what could only fail; raises `Unavailable`.
+
+        What is written to a broker that has blocked the connection waits in the socket and is taken after the alarm,
+        when its caller has long been refused.
+        """
+        if self._ended:
+            raise Unavailable(_LOST)
+        reason = self._connection.blocked
+        if reason is not None:
+            raise Unavailable(f"the broker takes no messages now: {reason}")
 
     def confirmed(self, tag: int, *, multiple: bool, taken: bool) -> None:
         """Settle what the broker took or refused."""

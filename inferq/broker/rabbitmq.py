@@ -268,8 +268,10 @@ class RabbitBroker:
                 self._accepted_since -= accepted
 
     def _counting(self) -> AbstractChannel:
-        if self._counter is None or not self.ready:
+        if self._counter is None or self._publisher is None or not self.ready:
             raise Unavailable("the broker is away")
+        # A blocked connection answers nothing, and a question that is given up ends its channel.
+        self._publisher.require_open()
         return self._counter
 
     async def _count(self, queue: str) -> int:
