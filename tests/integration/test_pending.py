@@ -42,21 +42,24 @@ async def test_what_was_confirmed_before_a_cut_is_safe_and_alone_accepted(
 ) -> None:
     """Cut at any moment of 500 submits, those that were accepted come to a consumer, each of them."""
     accepted: list[str] = []
-    drawn = random.Random(seed)
+    enough, enough_accepted = random.Random(seed).randrange(1, PENDING // 2), asyncio.Event()
 
     async def submit(broker: Broker, origin: Origin) -> None:
         await broker.accept(origin)
         accepted.append(origin.job.job_id)
+        if len(accepted) >= enough:
+            enough_accepted.set()
 
     async with proxied(either.broker_url) as (proxy, url):
         broker = await either.broker(url=url)
-        enough = drawn.randrange(1, PENDING // 2)
-        origins = [either.job() for _ in range(PENDING)]
-        submits = [asyncio.create_task(submit(broker, origin)) for origin in origins]
-        # Looked for at each turn of the loop: a sleep would let all of them pass.
-        async with asyncio.timeout(10.0):
-            while len(accepted) < enough:
+        submits = []
+        for number in range(PENDING):
+            if number % 10 == 0:
+                # Not all in one write, whose answers would come in one read.
                 await asyncio.sleep(0)
+            submits.append(asyncio.create_task(submit(broker, either.job())))
+        async with asyncio.timeout(10.0):
+            await enough_accepted.wait()
         await proxy.cut()
         outcomes = await asyncio.gather(*submits, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} <= {type(None), Unavailable}
