@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferq.jobs import JobRecord, decode_record
 from inferq.local import LocalPipeline
-from inferq.settings import load
+from inferq.settings import Settings, load
 from loadgen.childwork import ask
 from loadgen.client import Client
 from loadgen.submitter import Order, Sent
@@ -62,6 +62,11 @@ class Deployment:
         self._pipeline, self.warm = pipeline, warm
         self.url = pipeline.urls.api
         self._client = Client(self.url)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they came out, with every server's URL."""
+        return self._pipeline.settings
 
     async def submit(
         self,
