@@ -55,7 +55,9 @@ def _open(port: int) -> list[object]:
     return [
         one
         for one in psutil.Process().net_connections("tcp")
-        if one.status != psutil.CONN_LISTEN and port in {end.port for end in (one.laddr, one.raddr) if end}
+        # One that is not connected has no other end.
+        if one.status != psutil.CONN_LISTEN
+        and port in {getattr(end, "port", 0) for end in (one.laddr, one.raddr)}
     ]
 
 
