@@ -18,7 +18,6 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 _BODILESS: Final = frozenset({204, 304})
-_UNUSUAL: Final = frozenset({b"connection", b"transfer-encoding"})
 
 
 class OneWriteCycle(RequestResponseCycle):
@@ -56,29 +55,17 @@ class OneWriteCycle(RequestResponseCycle):
         status = head["status"]
         if self.scope["method"] == "HEAD" or status in _BODILESS:
             return False
-        content = [STATUS_LINE[status]]
-        length, close = -1, False
-        for name, value in (*self.default_headers, *head.get("headers", ())):
-            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                return False
-            name = name.lower()
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"connection" and value == b"close":
-                close = True
-            elif name in _UNUSUAL:
-                return False
-            content += (name, b": ", value, b"\r\n")
-        if length != len(body):
+        fields = [*self.default_headers, *head.get("headers", ())]
+        written = _fields(fields, len(body))
+        if written is None:
             return False
-        if close:
+        if (b"connection", b"close") in fields:
             self.keep_alive = False
         elif not self.keep_alive:
-            content.append(b"connection: close\r\n")
-        content += (b"\r\n", body)
+            written.append(b"connection: close\r\n")
         self.response_started, self.waiting_for_100_continue = True, False
         self.chunked_encoding = False
-        self.transport.write(b"".join(content))
+        self.transport.write(b"".join((STATUS_LINE[status], *written, b"\r\n", body)))
         self.response_complete = True
         self.message_event.set()
         if not self.keep_alive:
@@ -110,3 +97,19 @@ class OneWriteProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
         else:
             self.idle_since_s = self.loop.time()
+
+
+def _fields(headers: list[tuple[bytes, bytes]], length: int) -> list[bytes] | None:
+    """Return header fields as they are written; None where they are not those of a whole body of this length."""
+    written: list[bytes] = []
+    found = -1
+    for name, value in headers:
+        if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+            return None
+        name = name.lower()
+        if name == b"content-length":
+            found = int(value)
+        elif name == b"transfer-encoding" or (name == b"connection" and value != b"close"):
+            return None
+        written += (name, b": ", value, b"\r\n")
+    return written if found == length else None

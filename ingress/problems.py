@@ -1,6 +1,5 @@
 """Errors as RFC 9457 problem documents."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -29,7 +28,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     code: str
     detail: str
-    errors: Sequence[Fault] = ()
+    errors: tuple[Fault, ...] = ()
 
 
 def problem(error: HttpError) -> Problem:
@@ -40,7 +39,7 @@ def problem(error: HttpError) -> Problem:
         status=error.status,
         code=error.code,
         detail=error.detail,
-        errors=[Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors],
+        errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors),
     )
 
 

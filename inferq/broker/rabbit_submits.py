@@ -122,6 +122,8 @@ class RabbitSubmits:
             self._room.refused()
             raise Unavailable(error.detail) from None
         except BaseException as error:
+            if isinstance(error, QueueFull):
+                self._room.shut()
             self._room.refused()
             self._end_soon(origin, str(error) or "the submit was given up")
             raise
