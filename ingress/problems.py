@@ -40,7 +40,8 @@ def problem(error: HttpError) -> Problem:
         status=error.status,
         code=error.code,
         detail=error.detail,
-        errors=[Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors],
+        # A tuple like the default, which is left out.
+        errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors),
     )
 
 
