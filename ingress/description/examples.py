@@ -99,11 +99,11 @@ def as_problem(error: HttpError) -> dict[str, Any]:
     return {**document, "errors": faults} if faults else document
 
 
-_STRANGE: Final = as_problem(
-    InvalidRequest(
-        "txt " + _UNKNOWN_FIELD, errors=[FieldError(pointer="/inputs/1/txt", detail=_UNKNOWN_FIELD)]
-    )
-)
+def _strange(index: int) -> dict[str, Any]:
+    pointer = f"/inputs/{index}/txt"
+    fault = FieldError(pointer=pointer, detail=_UNKNOWN_FIELD)
+    return as_problem(InvalidRequest("txt " + _UNKNOWN_FIELD, errors=[fault]))
+
 
 # By name: what it shows, and the value.
 EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
@@ -129,14 +129,14 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "some_accepted": (
         "One input is not valid, which costs the other nothing",
         {
-            "jobs": [{**_where(JOB_ID), "index": 0}, {"index": 1, "error": _STRANGE}],
+            "jobs": [{**_where(JOB_ID), "index": 0}, {"index": 1, "error": _strange(1)}],
             "accepted": 1,
             "refused": 1,
         },
     ),
     "none_accepted": (
         "No input became a job: the first refusal's own status",
-        {**_STRANGE, "jobs": [{"index": 0, "error": _STRANGE}], "accepted": 0, "refused": 1},
+        {**_strange(0), "jobs": [{"index": 0, "error": _strange(0)}], "accepted": 0, "refused": 1},
     ),
     "queued": ("A job that waits", _QUEUED),
     "done": ("A job that is done", _DONE),

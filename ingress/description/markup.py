@@ -52,9 +52,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td data-head="{escape(head)}">{cell}</td>'
-            for head, cell in zip(heads, row, strict=True)
-            if cell
+            f'<td data-head="{escape(head)}">{cell}</td>' for head, cell in zip(heads, row, strict=True)
         )
         + "</tr>"
         for row in rows

@@ -83,7 +83,7 @@ def _sections(document: _Part, keyed: bool) -> Iterator[str]:
     yield f'<h2 id="problems">Problems</h2>{_problems(document)}\n'
     rows = (
         (
-            f'<span id="{_header(part)}">{code(part)}</span>',
+            f'<span id="{_header(part)}">{code(part.partition(".")[0])}</span>',
             kind(field["schema"]),
             prose(field["description"]),
         )
@@ -174,7 +174,7 @@ def _problems(document: _Part) -> str:
         (
             f'<span id="{escape(_problem(name))}">{code(example["value"]["code"])}</span>',
             f'<b class="s{str(example["value"]["status"])[0]}">{example["value"]["status"]}</b>',
-            f"{prose(example['value']['title'])}. {prose(example['description'])}",
+            prose(example["description"]),
         )
         for name, example in sorted(found, key=lambda one: (one[1]["value"]["status"], one[0]))
     )

@@ -70,7 +70,7 @@ def _limits(schema: Schema) -> Iterator[str]:
         if most:
             yield f"{least} to {most} {plural}" if least else f"at most {most} {plural}"
         elif least:
-            yield f"at least {least}"
+            yield f"{least} or more {plural}"
     least, most = schema.get("minimum"), schema.get("maximum")
     if most is not None:
         yield f"{least} to {most}"

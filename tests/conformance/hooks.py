@@ -12,7 +12,7 @@ from schemathesis.openapi.checks import RejectedPositiveData
 
 
 @schemathesis.hook
-def filter_failure(context: HookContext, failure: Failure, case: Case, response: Response) -> bool:
+def filter_failure(context: HookContext, failure: Failure, case: Case[Any], response: Response) -> bool:
     """Keep what is a fault.
 
     None is a batch that is accepted although an input of it is not valid, as long as that input is refused. Nor is
