@@ -59,7 +59,7 @@ class OneWriteCycle(RequestResponseCycle):
         written = _fields(fields, len(body))
         if written is None:
             return False
-        if (b"connection", b"close") in fields:
+        if b"connection" in written[::4]:
             self.keep_alive = False
         elif not self.keep_alive:
             written.append(b"connection: close\r\n")

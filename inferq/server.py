@@ -64,7 +64,8 @@ def listen(host: str, port: int, *, setting: str, shared: bool = False) -> socke
         OperatorError: the address cannot be had; the text names it, the setting and the cure.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's algorithm off for sockets that say they are TCP; others wait 40 ms for a delayed ACK.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:

@@ -39,6 +39,7 @@ def problem(error: HttpError) -> Problem:
         status=error.status,
         code=error.code,
         detail=error.detail,
+        # A tuple like the default, which is left out.
         errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors),
     )
 

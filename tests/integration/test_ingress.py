@@ -1,10 +1,8 @@
 """The ingress as a whole, in this process: real HTTP in front, the real Valkey and RabbitMQ behind."""
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -15,15 +13,12 @@ from inferq.jobs import Status
 from inferq.messages import decode_job
 from inferq.ports import LOOPBACK
 from inferq.steps import start
+from tests.cases import CASES, body_of
 from tests.deployment import Deployment, Inbox, finished
 from tests.proxy import proxied
 from tests.serving import ready, serving
 from tests.support import eventually
 
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parent.parent / "data" / "requests.jsonl").read_text().splitlines()
-]
 JSON = {"Content-Type": "application/json"}
 GOOD = {"text": "good"}
 
@@ -46,16 +41,6 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     assert document["title"]
     assert document["detail"]
     return document
-
-
-def body_of(case: Mapping[str, Any]) -> bytes:
-    """Build the body that a case describes."""
-    if "repeat" in case:
-        piece, times, before, after = case["repeat"]
-        return f"{before}{piece * times}{after}".encode()
-    if "raw" in case:
-        return str(case["raw"]).encode()
-    return json.dumps(case["json"], ensure_ascii=False).encode()
 
 
 async def accepted(client: httpx.AsyncClient) -> dict[str, Any]:
