@@ -50,7 +50,7 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
     listener = listen(settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT")
-    server = make_server(make_app(infer, store, stats, metrics, checks))
+    server = make_server(make_app(infer, store, stats, metrics, checks), metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
