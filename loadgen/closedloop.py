@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
 from itertools import cycle
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,6 +26,8 @@ from loadgen.texts import unique
 
 # A generator that uses this share of a core may be what the rate is of.
 BUSY_SHARE: Final = 0.8
+# What else runs on the machine, the kernel's own threads included, may use this share of a core.
+OTHERS_SHARE: Final = 0.3
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """What came in ``seconds``: 2xx answers, jobs in them, other answers by status; CPU in seconds by process.
 
-    The generator's own CPU is in ``own_cpu_s``.
+    The generator's own CPU is in ``own_cpu_s``, that of everything else on the machine in ``others_cpu_s``.
     """
 
     seconds: float
@@ -58,7 +59,18 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     refused: dict[str, int]
     own_cpu_s: float
+    others_cpu_s: float
     cpu_s: dict[str, float]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Return why the rate may not be the server's."""
+        found = []
+        if self.own_share > BUSY_SHARE:
+            found.append("the generator was short of CPU")
+        if self.others_cpu_s / self.seconds > OTHERS_SHARE:
+            found.append("something else used the machine")
+        return found
 
     @property
     def per_s(self) -> float:
@@ -76,10 +88,11 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self) -> str:
         """Return the run on one line."""
-        shares: Mapping[str, float] = {"generator": self.own_cpu_s} | self.cpu_s
+        shares = {"generator": self.own_cpu_s, **self.cpu_s, "others": self.others_cpu_s}
         used = ", ".join(f"{name} {100 * used_s / self.seconds:.0f} %" for name, used_s in shares.items())
         refused = f", refused {self.refused}" if self.refused else ""
-        return f"{self.per_s:.0f} jobs/s{refused}; of a core: {used}"
+        doubts = "".join(f"; doubtful: {doubt}" for doubt in self.doubts)
+        return f"{self.per_s:.0f} jobs/s{refused}; of a core: {used}{doubts}"
 
 
 class _BatchAnswer(msgspec.Struct):
@@ -167,13 +180,14 @@ def _drive(order: Closed, made: list[bytes], sockets: list[socket.socket]) -> Ra
                 counts.add(data)
                 send(one, next(requests))
         own_s = time.process_time() - own_s
-        seconds, used = clock() - begin_s, meter.seconds()
+        seconds, used, all_s = clock() - begin_s, meter.seconds(), meter.everything_s()
     return Rate(
         seconds=seconds,
         accepted=counts.accepted,
         jobs=counts.jobs,
         refused=counts.refused,
         own_cpu_s=own_s,
+        others_cpu_s=max(0.0, all_s - own_s - sum(used.values())),
         cpu_s=used,
     )
 

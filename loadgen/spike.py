@@ -100,6 +100,12 @@ def judged(broker: str, found: Sequence[Sequence[Seen]], loads: Sequence[Load] =
         for process in runs[0].cpu_s:
             used = statistics.median(100 * run.cpu_s[process] / run.seconds for run in valid or runs)
             figures.append(Figure(name=f"{where}, {process}'s share of a core", value=used, unit="%"))
-        own = statistics.median(100 * run.own_share for run in valid or runs)
-        figures.append(Figure(name=f"{where}, generator's share of a core", value=own, unit="%"))
+        shares = {
+            "generator's": statistics.median(run.own_share for run in valid or runs),
+            "others'": statistics.median(run.others_cpu_s / run.seconds for run in valid or runs),
+        }
+        figures += [
+            Figure(name=f"{where}, {whose} share of a core", value=100 * share, unit="%")
+            for whose, share in shares.items()
+        ]
     return figures

@@ -2,18 +2,21 @@
 
 A process of its own that shares its cores with what it measures. Requests are made beforehand; a request goes out over
 a connection that waits for nothing, and only where there is none behind others. Answers are read as they come, a few at
-a time, so that reading does not make the next send late. How late sends were is part of the answer: beyond
-`MOST_LAG_MS` at the 99th percentile the generator was short of CPU, and its times say nothing about the server.
+a time, so that reading does not make the next send late. It goes before other processes where it may (`PRIORITY`), as
+clients elsewhere would. How late sends were is part of the answer: beyond `MOST_LAG_MS` at the 99th percentile the
+generator was short of CPU, and its times say nothing about the server.
 
 `python -m loadgen.timedload` reads a `Timed` as JSON from its standard input and writes a `Seen` to its output.
 """
 
 import gc
+import os
 import select
 import socket
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -27,6 +30,7 @@ from loadgen.rawsocket import PATIENCE_S, connected, receive, send
 from loadgen.texts import unique
 
 MOST_LAG_MS: Final = 1.0
+PRIORITY: Final = -10
 # Answers that are read before the clock is looked at again.
 READ_AT_ONCE: Final = 16
 # Connections have been accepted by then.
@@ -52,7 +56,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     ``statuses`` are 0 where no answer came within `PATIENCE_S` of the last send, ``waits_ms`` count from when a request
     was due to its answer, negative without one. ``hurried`` counts the 429 and 503 without `Retry-After`. CPU is in
-    seconds.
+    seconds, ``others_cpu_s`` that of everything else on the machine.
     """
 
     rate: float
@@ -62,6 +66,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     hurried: int
     lag_p99_ms: float
     own_cpu_s: float
+    others_cpu_s: float
     cpu_s: dict[str, float]
 
     @property
@@ -90,7 +95,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
             f"{name} {self.wait_ms(share):.2f}"
             for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
         )
-        shares = {"generator": self.own_cpu_s} | self.cpu_s
+        shares = {"generator": self.own_cpu_s, **self.cpu_s, "others": self.others_cpu_s}
         used = ", ".join(f"{name} {100 * used_s / self.seconds:.0f} %" for name, used_s in shares.items())
         return f"{self.rate:g}/s: {counted}, {times} ms; sends late by p99 {self.lag_p99_ms:.2f} ms; of a core: {used}"
 
@@ -151,7 +156,7 @@ class _Run:
                     self._read(poll)
                 self._send(number, clock() - start_s - due)
             end_s = start_s + order.seconds
-            cpu_s, seconds = meter.seconds(), clock() - start_s
+            cpu_s, all_s, seconds = meter.seconds(), meter.everything_s(), clock() - start_s
             own_s = time.process_time() - own_s
             while self._left and (patience_s := end_s + PATIENCE_S - clock()) > 0:
                 if select.select([poll], [], [], patience_s)[0]:
@@ -164,6 +169,7 @@ class _Run:
             hurried=self._hurried,
             lag_p99_ms=percentile(sorted(self._lags_ms), 0.99),
             own_cpu_s=own_s,
+            others_cpu_s=max(0.0, all_s - own_s - sum(cpu_s.values())),
             cpu_s=cpu_s,
         )
 
@@ -213,6 +219,8 @@ def main() -> int:
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Timed)
     # Nothing here makes cycles, and a collection would make the next sends late.
     gc.disable()
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     try:
         seen = drive(order)
     except OSError as error:
