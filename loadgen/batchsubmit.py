@@ -36,6 +36,14 @@ class Round:
     runs: Mapping[str, Rate]
 
 
+async def require(order: Closed) -> None:
+    """Try an order of batches for a moment; raises `OperatorError` when the ingress takes none."""
+    probe = msgspec.structs.replace(order, seconds=PROBE_S, warm_s=0.0, texts=order.jobs)
+    tried = await ask("loadgen.closedloop", probe, Rate, within_s=SLACK_S)
+    if not tried.accepted and MISSING & tried.refused.keys():
+        raise OperatorError(f"this ingress has no POST {order.path}")
+
+
 async def one_round(
     broker: str, *, seconds: float, warm_s: float, turned: bool, say: Callable[[str], None]
 ) -> Round:
@@ -47,10 +55,7 @@ async def one_round(
     async with frozen(broker) as ours:
         single = Closed(url=ours.url, key=ours.key, pids=ours.pids, seconds=seconds, warm_s=warm_s)
         batch = msgspec.structs.replace(single, path=PATH, jobs=JOBS, connections=CONNECTIONS)
-        probe = msgspec.structs.replace(batch, seconds=PROBE_S, warm_s=0.0, texts=JOBS)
-        tried = await ask("loadgen.closedloop", probe, Rate, within_s=SLACK_S)
-        if not tried.accepted and MISSING & tried.refused.keys():
-            raise OperatorError(f"this ingress has no POST {PATH}")
+        await require(batch)
         orders = {SINGLE: single, BATCH: batch}
         runs = {}
         for kind in reversed(orders) if turned else orders:
