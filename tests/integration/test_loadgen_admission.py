@@ -221,7 +221,8 @@ async def test_the_stock_app_keeps_what_it_takes(valkey_url: str, rabbit_url: st
         assert json.loads(message.body)["job_id"] == message.message_id == job_id
         assert message.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
         await message.ack()
-        await queue.delete()
+        await channel.queue_delete(stock.QUEUE)
+        await channel.exchange_delete(stock.EXCHANGE)
 
 
 async def test_an_app_that_does_not_start_says_why() -> None:
