@@ -43,12 +43,15 @@ async def rounds(*, count: int, jobs: int, in_flight: int = 64, say: Callable[[s
                 sides = (OURS, AIO_PIKA) if number % 2 == 0 else (AIO_PIKA, OURS)
                 runs = {}
                 for side in sides:
-                    order = Publishing(url=node.url, by=side, jobs=jobs, in_flight=in_flight)
+                    order = Publishing(
+                        url=node.url, by=side, jobs=jobs, in_flight=in_flight, broker=node.pid or 0
+                    )
                     runs[side] = await ask("loadgen.publishing", order, Published, within_s=WITHIN_S)
                 say(
                     f"publish, round {number + 1} of {count}: "
                     + ", ".join(
-                        f"{side} {run.per_s:.0f}/s, {run.cpu_us:.1f} us" for side, run in runs.items()
+                        f"{side} {run.per_s:.0f}/s, {run.cpu_us:.1f} us ({run.broker_cpu_us:.0f} us of the broker)"
+                        for side, run in runs.items()
                     )
                 )
                 found.append(Round(runs=runs))
@@ -71,4 +74,12 @@ def judged(found: Sequence[Round]) -> list[Figure]:
         at_least("publish and confirm, ours over aio-pika", over, TIMES, "times"),
         Figure(name=f"publish and confirm, {AIO_PIKA}, CPU for a message", value=theirs_us, unit="us"),
         at_most(f"publish and confirm, {OURS}, CPU for a message", ours_us, MOST_CPU_US, "us"),
+        *(
+            Figure(
+                name=f"publish and confirm, {side}, the broker's CPU for a message",
+                value=statistics.median(one.runs[side].broker_cpu_us for one in found),
+                unit="us",
+            )
+            for side in (AIO_PIKA, OURS)
+        ),
     ]

@@ -22,9 +22,11 @@ from inferq.messages import encode_job
 from inferq.names import Names
 from inferq.redis import connect
 from inferq.store import Store
+from loadgen.cputime import CpuMeter
 
 OURS: Final = "ours"
 AIO_PIKA: Final = "aio-pika"
+BROKER: Final = "broker"
 WITHIN_S: Final = 120.0
 WARM_JOBS: Final = 1_000
 # Never asked: publishing a message again has to do with the broker alone.
@@ -38,20 +40,25 @@ Publish = Callable[[str, bytes], Awaitable[object]]
 
 
 class Publishing(msgspec.Struct, frozen=True, kw_only=True):
-    """What to publish: ``by`` is ours or aio-pika; ``in_flight`` publishes wait for their confirms at a time."""
+    """What to publish: ``by`` is ours or aio-pika; ``in_flight`` publishes wait for their confirms at a time.
+
+    ``broker`` is the broker's process, whose CPU is read too.
+    """
 
     url: str
     by: str
     jobs: int
     in_flight: int = 64
+    broker: int = 0
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """How long it took, and the CPU of this process, in seconds."""
+    """How long it took, the CPU of this process and that of the broker, in seconds."""
 
     jobs: int
     seconds: float
     cpu_s: float
+    broker_cpu_s: float
 
     @property
     def per_s(self) -> float:
@@ -62,6 +69,11 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     def cpu_us(self) -> float:
         """Return the CPU for a message in microseconds."""
         return self.cpu_s / self.jobs * 1e6
+
+    @property
+    def broker_cpu_us(self) -> float:
+        """Return the broker's CPU for a message in microseconds."""
+        return self.broker_cpu_s / self.jobs * 1e6
 
 
 async def published(order: Publishing) -> Published:
@@ -82,8 +94,9 @@ async def published(order: Publishing) -> Published:
             exchange = await channel.get_exchange(names.exchange)
             queue = names.queues()[0]
             publish = _ours(broker, queue) if order.by == OURS else _aio_pikas(exchange, queue)
-            await _all(publish, WARM_JOBS, order.in_flight)
-            found = await _all(publish, order.jobs, order.in_flight)
+            meter = CpuMeter({BROKER: order.broker} if order.broker else {})
+            await _all(publish, WARM_JOBS, order.in_flight, meter)
+            found = await _all(publish, order.jobs, order.in_flight, meter)
             await (await channel.get_queue(queue, ensure=False)).purge()
             return found
     finally:
@@ -115,7 +128,7 @@ def _aio_pikas(exchange: aio_pika.abc.AbstractExchange, queue: str) -> Publish:
     return publish
 
 
-async def _all(publish: Publish, jobs: int, in_flight: int) -> Published:
+async def _all(publish: Publish, jobs: int, in_flight: int, meter: CpuMeter) -> Published:
     """Publish so many messages, confirmed."""
     ids = [os.urandom(16).hex() for _ in range(jobs)]
     now_ms = int(time.time() * 1000)
@@ -127,11 +140,13 @@ async def _all(publish: Publish, jobs: int, in_flight: int) -> Published:
         for job_id, message in left:
             await publish(job_id, message)
 
+    meter.restart()
     begun, begun_cpu = time.perf_counter(), time.process_time()
     async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
         for _ in range(in_flight):
             group.create_task(go_on())
-    return Published(jobs=jobs, seconds=time.perf_counter() - begun, cpu_s=time.process_time() - begun_cpu)
+    seconds, cpu_s = time.perf_counter() - begun, time.process_time() - begun_cpu
+    return Published(jobs=jobs, seconds=seconds, cpu_s=cpu_s, broker_cpu_s=meter.seconds().get(BROKER, 0.0))
 
 
 def main() -> int:

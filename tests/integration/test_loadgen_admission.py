@@ -257,7 +257,7 @@ async def test_publishing_in_small(rabbitmq_installed: None) -> None:
     assert all(
         run.jobs == 200 and run.per_s > 0 and run.cpu_us > 0 for one in found for run in one.runs.values()
     )
-    assert len(publishcost.judged(found)) == 5
+    assert len(publishcost.judged(found)) == 7
 
 
 @pytest.mark.parametrize("broker", ["streams", "rabbitmq"])

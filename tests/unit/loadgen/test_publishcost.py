@@ -8,8 +8,8 @@ def a_round(*, ours_s: float, ours_cpu_s: float) -> Round:
     """Return 10,000 messages of each, the library's in a second."""
     return Round(
         runs={
-            OURS: Published(jobs=10_000, seconds=ours_s, cpu_s=ours_cpu_s),
-            AIO_PIKA: Published(jobs=10_000, seconds=1.0, cpu_s=0.9),
+            OURS: Published(jobs=10_000, seconds=ours_s, cpu_s=ours_cpu_s, broker_cpu_s=0.3),
+            AIO_PIKA: Published(jobs=10_000, seconds=1.0, cpu_s=0.9, broker_cpu_s=0.4),
         }
     )
 
