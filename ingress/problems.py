@@ -1,6 +1,5 @@
 """Errors as RFC 9457 problem documents."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -29,7 +28,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     code: str
     detail: str
-    errors: Sequence[Fault] = ()
+    errors: list[Fault] = []
 
 
 def problem(error: HttpError) -> Problem:
