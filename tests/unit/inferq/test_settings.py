@@ -395,7 +395,7 @@ def test_keys_are_never_shown(text: str, shown: str) -> None:
     assert BY_FIELD["device"].shown("cpu") == "cpu"
     # Where the text is allowed, it is the next setting that is wrong.
     with pytest.raises(
-        OperatorError, match="^INFERQ_(API_KEYS='[*]{3}'|KEY_RATE='x') is not allowed"
+        OperatorError, match=r"^INFERQ_(API_KEYS='[*]{3}'|KEY_RATE='x') is not allowed"
     ) as caught:
         load({"INFERQ_API_KEYS": text, "INFERQ_KEY_RATE": "x"})
     assert "S3CRET" not in str(caught.value)
