@@ -39,6 +39,11 @@ class Caller:
     rate_per_s: int = 0
     jobs: int = 0
 
+    @property
+    def limited(self) -> bool:
+        """Whether it has a quota."""
+        return self.rate_per_s > 0 or self.jobs > 0
+
 
 ANYONE: Final = Caller(name="", admin=True)
 """The caller of a deployment without keys."""

@@ -23,15 +23,19 @@ from inferq.errors import OperatorError, first_of
 from inferq.folderlock import FolderLock
 from inferq.modelspec import ModelKind
 from inferq.modelspec import parse as parse_model
-from inferq.ports import free_ports, next_free_port, require_port
+from inferq.placement import Place, places
+from inferq.ports import claim_shared_port, free_ports, require_port
+from inferq.probe import reachable
 from inferq.rabbitnode import PrivateRabbit
 from inferq.servicechild import OnLine, ServiceChild, service_argv
 from inferq.settings import BY_FIELD, Settings, require_servers, to_environ, with_values
+from inferq.summing import SUMMING_VARIABLES, empty_folder
 from inferq.supervisor import Child, ChildState, Supervisor
 from inferq.valkey import EmbeddedValkey
 
 VALKEY: Final = "valkey"
 RABBITMQ: Final = "rabbitmq"
+COUNTS: Final = "ingress-metrics"
 
 _READY_WITHIN_S: Final = 90.0
 # A model from the hub may have to come over the network first.
@@ -44,7 +48,10 @@ _POLL_S: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Urls:
-    """Where a running pipeline is reached; ``management`` is the private RabbitMQ's, with user and password."""
+    """Where a running pipeline is reached; ``management`` is the private RabbitMQ's, with user and password.
+
+    However many ingresses there are, ``metrics`` has one address for them.
+    """
 
     api: str
     notifier: str
@@ -92,19 +99,24 @@ class LocalPipeline:
 
     @property
     def children(self) -> Mapping[str, ChildState]:
-        """Every child by name: valkey, rabbitmq, notifier, batcher-1, …, ingress."""
+        """Every child by name: valkey, rabbitmq, notifier, batcher-1, …, ingress, or of several ingress-1, …."""
         return {name: supervisor.state for name, supervisor in self._supervisors.items()}
 
     @property
     def urls(self) -> Urls:
         """Where it is reached."""
-        bases = {service.name: _base(service) for service in self._services}
-        rabbit = self._rabbit
+        settings, rabbit = self.settings, self._rabbit
+        bases = {
+            service.name: f"http://{host_port(service.host, service.port)}"
+            for service in self._services
+            if not service.name.startswith("ingress")
+        }
+        api = f"http://{host_port(reachable(settings.host), settings.ingress_port)}"
         user, password = ("", "") if rabbit is None else rabbit.management_credentials
         return Urls(
-            api=bases["ingress"],
-            notifier=self.settings.stream_url,
-            metrics={name: f"{base}/metrics" for name, base in bases.items()},
+            api=api,
+            notifier=settings.stream_url,
+            metrics={name: f"{base}/metrics" for name, base in {**bases, "ingress": api}.items()},
             management=None if rabbit is None else rabbit.management_url,
             management_user=user,
             management_password=password,
@@ -169,10 +181,13 @@ class LocalPipeline:
         self._keep(name)
 
     async def _start_services(self, settings: Settings) -> None:
-        notifier = self._service("notifier", "notifier", settings, settings.notifier_port)
-        batchers = self._batchers(settings)
-        ingress = self._service("ingress", "ingress", settings, settings.ingress_port)
-        for group in ([notifier], batchers, [ingress]):
+        counts = self._state_dir / COUNTS
+        if settings.ingresses > 1:
+            claim = claim_shared_port(settings.ingress_port, settings.host, cure=_cure("ingress_port"))
+            self._stack.callback(claim.close)
+            empty_folder(counts)
+        groups = places(settings, ports_auto=self._ports_auto, counts=counts)
+        for group in [[self._service(place) for place in group] for group in groups]:
             self._stack.push_async_callback(_stop_together, group)
             for service in group:
                 await service.start()
@@ -191,33 +206,18 @@ class LocalPipeline:
             ],
         )
 
-    def _batchers(self, settings: Settings) -> list[ServiceChild]:
-        ports = [settings.batcher_port]
-        taken = {settings.ingress_port, settings.notifier_port}
-        if self._ports_auto and settings.batchers > 1:
-            # More than are needed, since some may be among those given out already.
-            spare = free_ports(settings.batchers + len(taken), settings.host)
-            ports += [port for port in spare if port not in {*taken, *ports}][: settings.batchers - 1]
-        while len(ports) < settings.batchers:
-            ports.append(next_free_port(ports[-1] + 1, settings.host, skip=taken))
-        return [
-            self._service(f"batcher-{number}", "batcher", settings, port)
-            for number, port in enumerate(ports, start=1)
-        ]
-
-    def _service(self, name: str, module: str, settings: Settings, port: int) -> ServiceChild:
-        changes = {"batcher_port": port} if module == "batcher" else {}
+    def _service(self, place: Place) -> ServiceChild:
         service = ServiceChild(
-            name,
-            service_argv(module),
-            env=_environ(with_values(settings, **changes)),
-            host=settings.host,
-            port=port,
-            record=self._state_dir / f"{name}.pid",
+            place.name,
+            service_argv(place.module),
+            env=_environ(place),
+            host=place.host,
+            port=place.port,
+            record=self._state_dir / f"{place.name}.pid",
             on_line=self._on_line,
         )
         self._services.append(service)
-        self._supervise(name, service)
+        self._supervise(place.name, service)
         return service
 
     async def _ready(self, settings: Settings) -> None:
@@ -257,9 +257,14 @@ class LocalPipeline:
 def _checked_ports(settings: Settings) -> Settings:
     """Refuse a taken port before anything is started."""
     for name in ("ingress_port", "notifier_port", "batcher_port"):
-        cure = f"set {BY_FIELD[name].variable} to another one, or start with --ports auto"
-        require_port(getattr(settings, name), settings.host, cure=cure)
+        require_port(getattr(settings, name), settings.host, cure=_cure(name))
+    if settings.probe_port:
+        require_port(settings.probe_port, cure=_cure("probe_port"))
     return settings
+
+
+def _cure(name: str) -> str:
+    return f"set {BY_FIELD[name].variable} to another one, or start with --ports auto"
 
 
 def _free_ports(settings: Settings) -> Settings:
@@ -267,13 +272,9 @@ def _free_ports(settings: Settings) -> Settings:
     return with_values(settings, ingress_port=ingress, notifier_port=notifier, batcher_port=batcher)
 
 
-def _environ(settings: Settings) -> dict[str, str]:
-    """Return our environment with the settings of the pipeline in place of our own."""
-    return inherited_env() | to_environ(settings)
-
-
-def _base(service: ServiceChild) -> str:
-    return f"http://{host_port(service.host, service.port)}"
+def _environ(place: Place) -> dict[str, str]:
+    """Return our environment with what this service is told in place of our own settings."""
+    return inherited_env(*SUMMING_VARIABLES) | to_environ(place.settings) | dict(place.environ)
 
 
 async def _stop_together(children: list[ServiceChild]) -> None:

@@ -25,7 +25,9 @@ _EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def port_taken(port: int, host: str = LOOPBACK) -> bool:
     """Say whether ``host:port`` is in use; raises OSError when ``host`` is not of this machine."""
     try:
-        _bind(port, host).close()
+        with _bound(port, host) as listener:
+            # Alone, bind can succeed beside another socket that has bound and not yet called listen.
+            listener.listen(1)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return True
@@ -44,6 +46,23 @@ def require_port(port: int, host: str = LOOPBACK, *, cure: str) -> None:
         raise OperatorError(f"cannot listen on {host} port {port}: {reason}; {cure}") from error
     if taken:
         raise OperatorError(f"port {port} on {host} is taken by another process; {cure}")
+
+
+def claim_shared_port(port: int, host: str = LOOPBACK, *, cure: str) -> socket.socket:
+    """Hold ``host:port`` for processes of ours that share it; the socket that is returned holds it until closed.
+
+    It takes no connections. While it is open, whoever does not mean to share finds the port taken, also while none of
+    those that share it lives. Raises OperatorError, as `require_port` does.
+    """
+    # Binding to share would succeed beside other servers of this user that share theirs.
+    require_port(port, host, cure=cure)
+    try:
+        claim = _bound(port, host, shared=True)
+    except OSError:
+        raise OperatorError(f"port {port} on {host} was just taken by another process; {cure}") from None
+    # A socket that does not listen keeps nobody out unless it takes this back.
+    claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    return claim
 
 
 def next_free_port(first: int, host: str = LOOPBACK, *, tries: int = 100, skip: Collection[int] = ()) -> int:
@@ -93,18 +112,18 @@ def _candidates(ephemeral: tuple[int, int]) -> list[int]:
     return outside if len(outside) >= _MIN_CANDIDATES else list(range(_LOWEST_PORT, _HIGHEST_PORT + 1))
 
 
-def _bind(port: int, host: str) -> socket.socket:
+def _bound(port: int, host: str, *, shared: bool = False) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    listener = socket.socket(family, kind, protocol)
+    bound = socket.socket(family, kind, protocol)
     try:
         # What servers set themselves: connections of a dead server that linger in TIME_WAIT do not count.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        # Alone, bind can succeed beside another socket that has bound and not yet called listen.
-        listener.listen(1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(address)
     except BaseException:
-        listener.close()
+        bound.close()
         raise
-    return listener
+    return bound

@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import uvicorn
+from inferq.onewrite import OneWriteProtocol
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,7 +41,7 @@ def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
         uvicorn.Config(
             app,
             loop="none",
-            http="httptools",
+            http=OneWriteProtocol,
             ws="none",
             lifespan="off",
             access_log=False,
@@ -54,8 +55,10 @@ def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
     )
 
 
-def listen(host: str, port: int, *, setting: str) -> socket.socket:
-    """Bind and listen.
+def listen(host: str, port: int, *, setting: str, shared: bool = False) -> socket.socket:
+    """Bind and listen; ``shared`` lets processes of this user that ask for it too listen there as well.
+
+    The kernel gives each new connection to one of those that share, by a hash of its addresses.
 
     Raises:
         OperatorError: the address cannot be had; the text names it, the setting and the cure.
@@ -64,6 +67,8 @@ def listen(host: str, port: int, *, setting: str) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((host, port))
         listener.listen(2048)
     except OSError as error:
@@ -109,9 +114,11 @@ async def readiness(checks: Checks, about: About = dict) -> tuple[int, bytes]:
     return (200 if ready else 503), body
 
 
-async def serve_until(server: Server, listener: socket.socket, stopping: asyncio.Event) -> None:
-    """Serve until ``stopping`` is set, then let open requests end, in bounded time."""
-    serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+async def serve_until(
+    server: Server, listener: socket.socket, stopping: asyncio.Event, *, beside: Sequence[socket.socket] = ()
+) -> None:
+    """Serve, also on the sockets ``beside``, until ``stopping`` is set; then let open requests end, in bounded time."""
+    serving = asyncio.create_task(server.serve(sockets=[listener, *beside]), name="http")
     stop = asyncio.create_task(stopping.wait(), name="http-stop")
     try:
         await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)

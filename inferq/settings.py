@@ -28,7 +28,6 @@ PLANNED = frozenset(
     {
         "INFERQ_ROUTING",
         "INFERQ_SHARDS",
-        "INFERQ_INGRESSES",
         "INFERQ_ORIGINS",
         "INFERQ_WEBHOOK_HOSTS",
     }
@@ -46,6 +45,7 @@ class Settings:
     ingress_port: int
     notifier_port: int
     batcher_port: int
+    probe_port: int
     allow_open: bool
     public_notifier_url: str
     api_keys: str = field(repr=False)
@@ -66,6 +66,7 @@ class Settings:
     result_ttl_s: int
     job_ttl_s: int
     batchers: int
+    ingresses: int
     threads: int
     sessions: int
     cache: str
@@ -148,6 +149,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="notifier_port", default="8081", parse=allowed.integer(1, 65535), unit="port", help="WebSocket push"),
     Option(field="batcher_port", default="8082", parse=allowed.integer(1, 65535), unit="port",
            help="health and metrics of the first batcher; further ones take the next free ports"),
+    Option(field="probe_port", default="0", parse=allowed.integer(0, 65535), unit="port",
+           help="loopback port of one ingress alone, beside the one that several share, for its probes; 0: none"),
     Option(field="allow_open", default="0", parse=allowed.switch, unit="0 or 1",
            help="listen beyond loopback without API keys, although everybody who reaches the port may use it then"),
     Option(field="public_notifier_url", default="", parse=allowed.url("ws", "wss"), unit="URL",
@@ -188,6 +191,8 @@ OPTIONS: tuple[Option, ...] = (
            help="after how long a job that never ended is expired"),
     Option(field="batchers", default="1", parse=allowed.integer(1, 64), unit="processes",
            help="batchers under `inferq up`"),
+    Option(field="ingresses", default="1", parse=allowed.integer(1, 64), unit="processes",
+           help="ingresses under `inferq up`; above 1 they share INFERQ_INGRESS_PORT, also when started by hand"),
     Option(field="threads", default="0", parse=allowed.integer(0, 1024), unit="threads",
            help="threads for the model in all; 0: this process's share of the cores"),
     Option(field="sessions", default="auto", parse=allowed.integer_or("auto", 1, 1024), unit="runs",
@@ -248,6 +253,8 @@ def _check(settings: Settings) -> None:
     ports = (settings.ingress_port, settings.notifier_port, settings.batcher_port)
     if len(set(ports)) != len(ports):
         raise OperatorError("INFERQ_INGRESS_PORT, INFERQ_NOTIFIER_PORT and INFERQ_BATCHER_PORT must differ")
+    if settings.probe_port in ports:
+        raise OperatorError("INFERQ_PROBE_PORT must differ from the ports that the servers listen on")
 
 
 def unknown(environ: Mapping[str, str]) -> list[str]:

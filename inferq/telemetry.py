@@ -8,7 +8,9 @@ contract's.
 """
 
 import logging
+import os
 import sys
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -19,7 +21,12 @@ from prometheus_client import (
     Gauge,
     Histogram,
     generate_latest,
+    values,
 )
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from inferq.errors import OperatorError
+from inferq.summing import SUMMED_IN
 
 METRICS_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -82,10 +89,20 @@ def _named(service: str) -> structlog.types.Processor:
 
 
 class Metrics:
-    """The metrics of one process, in a registry of its own."""
+    """The metrics of one process, in a registry of its own.
 
-    def __init__(self) -> None:
+    Where `PROMETHEUS_MULTIPROC_DIR` names a folder, values live in files there, and `render` answers for all processes
+    that share it. ``identity``, which no other living process may have, is then carried on from life to life: so
+    neither do counts go back when a process dies, nor do files pile up. Without one it is the process id.
+
+    Raises:
+        OperatorError: that folder is not there.
+    """
+
+    def __init__(self, *, identity: str = "") -> None:
         self.registry = CollectorRegistry(auto_describe=True)
+        folder = os.environ.get(SUMMED_IN, "")
+        self._exposed = _summed(folder, identity) if folder else self.registry
         self.jobs = self.counter("jobs", "Jobs that reached a status here", "status")
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -93,8 +110,12 @@ class Metrics:
         return Counter(f"inferq_{name}", text, labels, registry=self.registry)
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        """Make a gauge."""
-        return Gauge(f"inferq_{name}", text, labels, registry=self.registry)
+        """Make a gauge of what this process has; those of several processes are summed."""
+        return Gauge(f"inferq_{name}", text, labels, registry=self.registry, multiprocess_mode="livesum")
+
+    def common_gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Make a gauge of the whole deployment, only ever set; of what several processes set, the last counts."""
+        return Gauge(f"inferq_{name}", text, labels, registry=self.registry, multiprocess_mode="mostrecent")
 
     def seconds(self, name: str, text: str, *labels: str) -> Histogram:
         """Make a histogram of seconds."""
@@ -106,4 +127,19 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return the exposition that `/metrics` answers with."""
-        return generate_latest(self.registry)
+        return generate_latest(self._exposed)
+
+
+def _summed(folder: str, identity: str) -> CollectorRegistry:
+    """Return a registry that sums what the processes that share ``folder`` have written there."""
+    if not Path(folder).is_dir():
+        raise OperatorError(
+            f"{SUMMED_IN}={folder!r} is no folder: make it, empty, before the first start, or unset it"
+        )
+    if identity:
+        values.ValueClass = values.MultiProcessValue(lambda: identity)
+        # What the last life had at its end, such as open connections, went with it.
+        mark_process_dead(identity, folder)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, folder)
+    return registry

@@ -1,6 +1,9 @@
 """`python -m ingress`: the HTTP API."""
 
 import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -10,6 +13,7 @@ from inferq.broker import make_broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.heartbeats import CacheTotals
 from inferq.keyring import KeyRing
+from inferq.ports import LOOPBACK
 from inferq.process import process_id, run
 from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
@@ -26,13 +30,24 @@ from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
 
+JOIN_WITHIN_S: Final = 5.0
+
 _log = structlog.get_logger(__name__)
 
 
 async def main(settings: Settings, stopping: asyncio.Event) -> None:
     """Serve until ``stopping``."""
+    if not settings.probe_port:
+        await _serve(settings, stopping, [])
+        return
+    with listen(LOOPBACK, settings.probe_port, setting="INFERQ_PROBE_PORT") as probed:
+        await _serve(settings, stopping, [probed])
+
+
+async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[socket.socket]) -> None:
     identity = process_id()
-    metrics = Metrics()
+    # Who holds a probe port is alone in holding it.
+    metrics = Metrics(identity=str(settings.probe_port or ""))
     redis = connect(settings.redis_url)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     broker = make_broker(settings, store)
@@ -69,28 +84,45 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             return {"redis": error.detail, "broker": "unknown"}
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
-    listener = listen(settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT")
     server = make_server(make_app(parts, metrics, checks))
     try:
         async with asyncio.TaskGroup() as tasks:
+            opening = tasks.create_task(open_when_there(broker, stopping, _log))
             background = [
-                tasks.create_task(open_when_there(broker, stopping, _log)),
+                opening,
                 tasks.create_task(_warn(store)),
                 tasks.create_task(keys.watch()),
                 tasks.create_task(
                     stats.run(
-                        lambda: submits.queued_jobs, cache.totals if cache is not None else CacheTotals()
+                        lambda: submits.queued_jobs,
+                        lambda: submits.gate.jobs,
+                        cache.totals if cache is not None else CacheTotals(),
                     )
                 ),
                 tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
             ]
+            shared = settings.ingresses > 1
+            if shared:
+                await _joinable(opening, stopping)
+            listener = listen(
+                settings.host, settings.ingress_port, setting="INFERQ_INGRESS_PORT", shared=shared
+            )
             _log.info("ingress.listening", host=settings.host, port=settings.ingress_port)
-            await serve_until(server, listener, stopping)
+            await serve_until(server, listener, stopping, beside=beside)
             await end(*background)
     finally:
         await broker.close()
         await redis.aclose()
     _log.info("ingress.stopped")
+
+
+async def _joinable(opening: asyncio.Task[None], stopping: asyncio.Event) -> None:
+    """Wait, in bounded time, until jobs can be taken: the kernel gives connections to all that share, able or not."""
+    stopped = asyncio.create_task(stopping.wait(), name="stop-before-joining")
+    try:
+        await asyncio.wait({opening, stopped}, timeout=JOIN_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
 
 
 async def _warn(store: Store) -> None:

@@ -4,10 +4,10 @@
    the claim over has the same seed, so what was accepted already is recognised, and no job is made twice.
 2. A claim that is older than any work may take is taken over. Its claimant has died or is frozen; if he comes back,
    his answer is not kept, and it is the same one.
-3. Work that was refused leaves nothing: the claim is forgotten, and the next asker has a seed of his own. An error is
-   never kept as the answer.
-4. Work on a seed that another began may not leave it as long as nobody knows what the other one did. When Redis or the
-   broker is away, or the work is cut off, the claim stays for the next asker, who need not wait for its age.
+3. A claimant whose work is refused forgets his claim, and the next asker has a seed of his own. An error is never kept
+   as the answer.
+4. A seed is not forgotten as long as nobody knows what became of it: when its work was cut off, or Redis or the broker
+   was away, or another began with it. It is the next asker's, who need not wait for the claim's age.
 5. A seed whose job has ended without ever having been accepted is spent: the claim is forgotten, and work begins anew.
 """
 
@@ -69,8 +69,8 @@ def read_look(reply: Any) -> Look:
             return Foreign()
 
 
-def leaves_nothing(error: BaseException, *, resumed: bool) -> bool:
-    """Say whether the claim is forgotten after work has raised; otherwise its seed stays for the next asker."""
-    if not resumed or isinstance(error, SeedSpent):
+def is_forgotten(error: BaseException, *, resumed: bool) -> bool:
+    """Say whether the claim is forgotten after work has raised; otherwise its seed is the next asker's."""
+    if isinstance(error, SeedSpent):
         return True
-    return isinstance(error, HttpError) and not isinstance(error, Unavailable)
+    return not resumed and isinstance(error, HttpError) and not isinstance(error, Unavailable)

@@ -19,7 +19,7 @@ from inferq.names import Names
 from inferq.redis import Client, evaluate, translated
 from inferq.scripts import Script
 from inferq.telemetry import Metrics
-from ingress.claims import Foreign, Kept, Mine, Mismatch, Pending, SeedSpent, leaves_nothing, read_look
+from ingress.claims import Foreign, Kept, Mine, Mismatch, Pending, SeedSpent, is_forgotten, read_look
 from ingress.idemkey import digest, fingerprint
 
 # Longer than a claimant takes: one step in Redis, the work (1.5 s) and another step.
@@ -27,7 +27,7 @@ CLAIM_S: Final = 3.0
 # One step in Redis, its connection included. Letting go holds up an error that is due.
 STEP_S: Final = 0.5
 LET_GO_S: Final = 0.25
-# A claimant that dies may leave a claim of a shorter life than work: a claim lives at least this long.
+# However short answers are kept, a claim outlives its work: else a twin would begin anew beside the first.
 LEAST_CLAIM_TTL_S: Final = 60
 WAIT_S: Final = 2.0
 FIRST_WAIT_S: Final = 0.005
@@ -85,7 +85,10 @@ class Idempotency:
         self._claim_ms, self._wait_s = round(claim_s * 1000), wait_s
         outcomes = metrics.counter("idempotent", "Submits with an Idempotency-Key by outcome", "outcome")
         self._outcomes = {outcome: outcomes.labels(outcome) for outcome in OUTCOMES}
-        self._waiting = 0
+        self._waiting = metrics.gauge(
+            "idempotent_waiting", "Submits that wait for the outcome of an equal one"
+        )
+        self._waiting_requests = 0
         self._foreign_told = False
         self._letting_go: set[asyncio.Task[None]] = set()
 
@@ -100,14 +103,11 @@ class Idempotency:
             IdempotencyMismatch: the key is that of a request with another body.
             Unavailable: Redis is away, another took too long, too many wait, or what is kept is none of ours.
         """
-        claim = _Claim(
-            key=self._names.idem(digest(scope=scope, path=path, key=key)),
-            fingerprint=fingerprint(body),
-            seed=os.urandom(16).hex(),
-            token=os.urandom(16).hex(),
-            until_s=asyncio.get_running_loop().time() + self._wait_s,
-        )
+        name, mark = self._names.idem(digest(scope=scope, path=path, key=key)), fingerprint(body)
+        until_s = asyncio.get_running_loop().time() + self._wait_s
         for _ in range(ROUNDS):
+            seed, token = os.urandom(16).hex(), os.urandom(16).hex()
+            claim = _Claim(key=name, fingerprint=mark, seed=seed, token=token, until_s=until_s)
             look, waited = await self._look(claim), False
             if isinstance(look, Pending):
                 look, waited = await self._wait(claim), True
@@ -128,7 +128,7 @@ class Idempotency:
         except BaseException as error:
             if not isinstance(error, SeedSpent):
                 self._count("failed")
-            await self._let_go(claim, forget=leaves_nothing(error, resumed=mine.resumed))
+            await self._let_go(claim, forget=is_forgotten(error, resumed=mine.resumed))
             raise
         kept = await self._keep(claim, done)
         self._count(("taken_over" if mine.resumed else "first") if kept else "unkept")
@@ -159,11 +159,12 @@ class Idempotency:
 
     async def _wait(self, claim: _Claim) -> Mine | Kept:
         """Ask again until another has an outcome, or his claim is ours."""
-        if self._waiting >= MAX_WAITING:
+        if self._waiting_requests >= MAX_WAITING:
             self._count("crowded")
             raise Unavailable(f"{MAX_WAITING} requests wait already for the first answer to theirs")
         backoff, clock = Backoff(first_s=FIRST_WAIT_S, most_s=MOST_WAIT_S), asyncio.get_running_loop().time
-        self._waiting += 1
+        self._waiting_requests += 1
+        self._waiting.inc()
         try:
             while (left_s := claim.until_s - clock()) > 0:
                 await asyncio.sleep(min(left_s, backoff.next_s()))
@@ -171,7 +172,8 @@ class Idempotency:
                 if not isinstance(look, Pending):
                     return look
         finally:
-            self._waiting -= 1
+            self._waiting_requests -= 1
+            self._waiting.dec()
         self._count("timed_out")
         raise Unavailable("the first request with this Idempotency-Key has no outcome yet")
 

@@ -25,7 +25,7 @@ class Quotas:
             QuotaExceeded: the key has used up a quota; nothing was charged.
             Unavailable: Redis is away.
         """
-        if not caller.rate_per_s and not caller.jobs:
+        if not caller.limited:
             return NO_QUOTA
         names = self._names
         keys = [names.quota_rate(caller.name), names.quota_jobs(caller.name)]

@@ -27,8 +27,9 @@ class Stats:
 
     def __init__(self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str) -> None:
         self._broker, self._store, self._id = broker, store, process_id
-        self._depth_gauge = metrics.gauge("queue_depth", "Jobs that wait")
-        self._dead_gauge = metrics.gauge("dead_letters", "Dead letters")
+        self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
+        self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
+        self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         self._served: Served | None = None
         self.rates = Rates()
@@ -38,12 +39,16 @@ class Stats:
         """What the living batchers ran at the last look; None when they differ, or none is there."""
         return self._served
 
-    async def run(self, queued_jobs: Callable[[], int], cache: CacheTotals) -> None:
+    async def run(
+        self, queued_jobs: Callable[[], int], under_way_jobs: Callable[[], int], cache: CacheTotals
+    ) -> None:
         """Beat for ever, telling of this ingress's own jobs and lookups; cancel to end."""
         names = self._store.names
         try:
             while True:
                 self._seen.append((time.monotonic(), queued_jobs()))
+                # Here and not with each submit, which it would cost as much as its validation.
+                self._under_way_gauge.set(under_way_jobs())
                 try:
                     await beat(
                         self._store.redis,

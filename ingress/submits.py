@@ -26,7 +26,7 @@ from ingress.admission import Gate, Rates, retry_after_s, wait_ms, whole_s
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
 from ingress.requests import InferRequest, check_model
-from ingress.standing import Standing
+from ingress.standing import NO_QUOTA, Standing
 
 # Each step has a deadline of its own; this is for all of them together, so that an answer comes within two seconds.
 ACCEPT_S: Final = 1.5
@@ -70,7 +70,6 @@ class Submits:
         self._limit_jobs, self._rates = limit_jobs, rates
         self._queues = {priority: names.queue(names.default_model, priority) for priority in Priority}
         self._jobs = metrics.jobs.labels("queued")
-        self._under_way = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
         self.gate = Gate()
         self.queued_jobs = 0
 
@@ -80,20 +79,24 @@ class Submits:
         """Accept one job; raises `HttpError`."""
         job = self._job(request, caller, seed.text, cached=cached)
         self._enter(1)
+        standing = NO_QUOTA
         try:
             async with asyncio.timeout(ACCEPT_S):
-                standing = await self._quotas.admit(caller, 1, job_ids=(job.job_id,))
-                try:
+                if not caller.limited:
                     birth = await self._accept(job, seed)
-                except HttpError:
-                    await self._quotas.release(caller, (job.job_id,))
-                    raise
+                else:
+                    standing = await self._quotas.admit(caller, 1, job_ids=(job.job_id,))
+                    try:
+                        birth = await self._accept(job, seed)
+                    except HttpError:
+                        await self._quotas.release(caller, (job.job_id,))
+                        raise
         except TimeoutError:
             raise Unavailable("the job was not recorded and confirmed in time") from None
         except QueueFull as error:
             raise self._timed(error) from None
         finally:
-            self._leave(1)
+            self.gate.leave(1, 0)
         return birth, standing
 
     async def many(
@@ -127,7 +130,7 @@ class Submits:
                 refused = [job.job_id for i, job in jobs.items() if not isinstance(outcomes.get(i), Birth)]
                 await self._quotas.release(caller, refused)
         finally:
-            self._leave(len(jobs))
+            self.gate.leave(len(jobs), 0)
         return [outcomes[index] for index in range(len(requests))], standing
 
     async def _accept(self, job: Job, seed: Seed) -> Birth:
@@ -218,11 +221,6 @@ class Submits:
     def _enter(self, jobs: int) -> None:
         if not self.gate.enter(jobs, 0):
             raise Unavailable("as many submits are under way here as may be")
-        self._under_way.set(self.gate.jobs)
-
-    def _leave(self, jobs: int) -> None:
-        self.gate.leave(jobs, 0)
-        self._under_way.set(self.gate.jobs)
 
     def _queued(self, jobs: int) -> None:
         self._jobs.inc(jobs)

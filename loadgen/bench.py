@@ -2,18 +2,23 @@
 
 import argparse
 import sys
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 import uvloop
 
 from inferq.errors import OperatorError
 from inferq.rabbitnode import find_rabbitmq_server
-from loadgen import batching, steady
+from loadgen import admission, batching, steady
 from loadgen.figures import Figure
 from loadgen.machine import machine, programs
 
 PARTS: Final = ("batching", "admission", "push", "loadgen")
-MEASURED: Final = ("batching", "loadgen")
+MEASURED: Final = ("batching", "admission", "loadgen")
+BROKERS: Final = ("streams", "rabbitmq")
+OWN_PARTS: Final[dict[str, Collection[str]]] = {"batching": batching.PARTS, "admission": admission.PARTS}
+ROUNDS: Final = 3
 MOST_ROUNDS: Final = 100
 MOST_SECONDS: Final = 3_600.0
 
@@ -22,42 +27,59 @@ def main(argv: list[str] | None = None) -> int:
     """Measure and print; 0 whatever the figures are, 1 when some could not be measured, 2 for a part without any."""
     parser = argparse.ArgumentParser(prog="python -m loadgen.bench", description=__doc__)
     parser.add_argument("--only", choices=PARTS, help="a part alone")
-    loadgen = parser.add_argument_group("loadgen")
-    loadgen.add_argument("--rounds", type=int, default=3, help="runs of each arm, interleaved")
-    loadgen.add_argument("--seconds", type=float, default=steady.SECONDS, help="length of a run")
-    of_batching = parser.add_argument_group("batching")
-    of_batching.add_argument(
+    parser.add_argument(
         "--part",
         action="append",
-        choices=tuple(batching.PARTS),
-        help="a part of batching alone; may come again",
+        choices=(*batching.PARTS, *admission.PARTS),
+        help="a part of batching or of admission alone; may come again",
     )
-    of_batching.add_argument("--quick", action="store_true", help="fewer and shorter runs")
-    of_batching.add_argument(
-        "--full-size", metavar="FOLDER", help="a full-size model's folder, as `inferq model random` makes it"
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter runs (batching, admission)")
+    parser.add_argument("--rounds", type=int, help="runs of each arm, interleaved (admission, loadgen: 3)")
+    parser.add_argument("--broker", choices=BROKERS, help="a broker alone")
+    parser.add_argument("--seconds", type=float, default=steady.SECONDS, help="length of a run (loadgen; 30)")
+    parser.add_argument(
+        "--full-size",
+        metavar="FOLDER",
+        help="a full-size model's folder, as `inferq model random` makes it (batching)",
     )
     options = parser.parse_args(argv)
-    if not 1 <= options.rounds <= MOST_ROUNDS or not 0 < options.seconds <= MOST_SECONDS:
+    rounds_fit = options.rounds is None or 1 <= options.rounds <= MOST_ROUNDS
+    if not rounds_fit or not 0 < options.seconds <= MOST_SECONDS:
         parser.error(f"--rounds goes from 1 to {MOST_ROUNDS}, --seconds up to {MOST_SECONDS:g}")
-    if options.part and options.only is None:
-        options.only = "batching"
+    wanted = set(options.part or ())
+    if wanted and options.only is None:
+        options.only = "batching" if wanted <= set(batching.PARTS) else "admission"
+    if strange := sorted(wanted - set(OWN_PARTS.get(options.only, ()))) if wanted else []:
+        parser.error(f"{options.only} has no part {', '.join(strange)}")
     if options.only not in {None, *MEASURED}:
         _say(f"there are no figures of {options.only} yet, only of {', '.join(MEASURED)}")
         return 2
-    brokers = ["streams"]
-    try:
-        find_rabbitmq_server()
-        brokers.append("rabbitmq")
-    except OperatorError as error:
-        _say(f"without RabbitMQ: {error}")
+    brokers = _brokers(options.broker)
+    if not brokers:
+        return 1
     sys.stdout.write(f"{machine()}; {programs()}\n")
     sys.stdout.flush()
     whole = True
     if options.only in {None, "batching"}:
-        whole = _batching(options, brokers)
+        whole &= _batching(options, brokers)
+    if options.only in {None, "admission"}:
+        whole &= _admission(options, brokers)
     if options.only in {None, "loadgen"}:
-        _show(uvloop.run(steady.figures(brokers, rounds=options.rounds, seconds=options.seconds, say=_say)))
+        rounds = options.rounds or ROUNDS
+        _show(uvloop.run(steady.figures(brokers, rounds=rounds, seconds=options.seconds, say=_say)))
     return 0 if whole else 1
+
+
+def _brokers(wanted: str | None) -> list[str]:
+    """Return the brokers that are wanted and there."""
+    brokers = [broker for broker in BROKERS if wanted in {None, broker}]
+    if "rabbitmq" in brokers:
+        try:
+            find_rabbitmq_server()
+        except OperatorError as error:
+            _say(f"without RabbitMQ: {error}")
+            brokers.remove("rabbitmq")
+    return brokers
 
 
 def _batching(options: argparse.Namespace, brokers: list[str]) -> bool:
@@ -71,6 +93,14 @@ def _batching(options: argparse.Namespace, brokers: list[str]) -> bool:
         show=_show,
     )
     return uvloop.run(bench.run(options.part or list(batching.PARTS)))
+
+
+def _admission(options: argparse.Namespace, brokers: list[str]) -> bool:
+    effort = admission.QUICK if options.quick else admission.FULL
+    if options.rounds is not None:
+        effort = replace(effort, rounds=options.rounds)
+    bench = admission.Bench(brokers=brokers, effort=effort, say=_say, show=_show)
+    return uvloop.run(bench.run(options.part or list(admission.PARTS)))
 
 
 def _show(figures: list[Figure]) -> None:

@@ -1,10 +1,12 @@
 """A pipeline of its own for one run, and what it shows to the outside while it runs."""
 
 import asyncio
+import os
+import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferq.jobs import JobRecord, decode_record
 from inferq.local import LocalPipeline
-from inferq.settings import load
+from inferq.settings import Settings, load
 from loadgen.childwork import ask
 from loadgen.client import Client
 from loadgen.submitter import Order, Sent
@@ -150,6 +152,25 @@ class Deployment:
         if pid is None:
             raise RuntimeError(f"{name} was not started")
         return pid
+
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of all children by name."""
+        return {name: child.pid for name, child in self._pipeline.children.items() if child.pid is not None}
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they came out: with every server's URL and port."""
+        return self._pipeline.settings
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """Stop a child with SIGSTOP, and let it go on at the end."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def cpu_s(self, name: str) -> float:
         """Return the CPU that a child has used so far, without its own children, in seconds."""

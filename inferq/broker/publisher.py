@@ -11,7 +11,6 @@ and whoever waits for one is told at once.
 """
 
 import asyncio
-import secrets
 from collections.abc import Iterable
 from typing import Final
 
@@ -57,23 +56,26 @@ class Publisher:
         self._channel, self._frame_max = channel, frame_max
         self._outbox: Outbox[asyncio.Future[None]] = Outbox(most=IN_FLIGHT)
         self._timer: asyncio.TimerHandle | None = None
+        self._attempts = 0
         self._flushing = self._ended = False
 
-    def publish(self, exchange: str, queue: str, body: bytes, job_id: str) -> asyncio.Future[None]:
-        """Publish a persistent message and return its confirm, to be awaited.
+    def publish(
+        self, exchange: str, queue: str, body: bytes, job_id: str, waiter: asyncio.Future[None]
+    ) -> None:
+        """Publish a persistent message; ``waiter`` gets its confirm.
 
-        What is awaited raises:
+        What it gets else:
             Returned: there is no such queue.
             QueueFull: the queue refuses it.
             Unavailable: the channel ended, or nothing came within `CONFIRM_S`.
         """
-        overdue_s = self._loop.time() + CONFIRM_S
-        waiter = self._loop.create_future()
         if self._ended:
             waiter.set_exception(Unavailable(_LOST))
-            return waiter
-        # Unique for each attempt: by it a returned message is known.
-        message_id = f"{job_id}.{secrets.token_hex(4)}".encode()
+            return
+        overdue_s = self._loop.time() + CONFIRM_S
+        # Unique for each attempt of this publisher: by it a returned message is known.
+        self._attempts += 1
+        message_id = b"%b.%x" % (job_id.encode(), self._attempts)
         frames = publish_frames(self._channel, self._frame_max, exchange, queue, message_id, body)
         self._outbox.put(
             Letter(message_id=message_id, queue=queue, frames=frames, overdue_s=overdue_s, waiter=waiter)
@@ -81,7 +83,6 @@ class Publisher:
         self._flush_soon()
         if self._timer is None:
             self._timer = self._loop.call_at(overdue_s, self._give_up)
-        return waiter
 
     def confirmed(self, tag: int, *, multiple: bool, taken: bool) -> None:
         """Settle what the broker took or refused."""

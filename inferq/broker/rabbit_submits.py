@@ -1,17 +1,22 @@
-"""New jobs on RabbitMQ: record first, message second, and an end to the record when the message was not taken."""
+"""New jobs on RabbitMQ: record first, message second, and an end to the record when the message was not taken.
+
+All that come in one turn of the loop share the call that makes their records. The confirm of a message then goes to its
+caller directly: each await and each future between the two cost as much as the confirm.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker.base import TakenBack
+from inferq.broker.publisher import Returned
+from inferq.broker.room import Room
 from inferq.errors import HttpError, QueueFull, Unavailable
-from inferq.gather import Gather
 from inferq.jobs import ErrorCode
 from inferq.steps import Origin, fail
 from inferq.store import ID_TAKEN, Store
@@ -20,93 +25,150 @@ from inferq.submits import Adopted, adopt, disown
 # How often the end of a record whose publish failed is tried; about four seconds.
 END_TRIES: Final = 6
 END_AT_CLOSE_S: Final = 1.0
-_GIVEN_UP: Final = "the submit was given up"
 
 _log = structlog.get_logger(__name__)
 
-Publish = Callable[[Sequence[Origin]], Awaitable[list[HttpError | None]]]
-"""Publishes messages in one go; for each None once it is confirmed, or why not."""
+Send = Callable[[Origin, asyncio.Future[None]], None]
+Again = Callable[[str, bytes, str], Awaitable[None]]
+_Submit = tuple[Origin, asyncio.Future[None]]
 
 
 class RabbitSubmits:
-    """Records and publishes; what of a submit fails is ended behind it."""
+    """Records and publishes; what of a submit fails is ended behind it.
 
-    def __init__(self, store: Store, publish: Publish) -> None:
-        self._store, self._publish = store, publish
-        self._records = Gather[Origin, bool](store.create_many)
-        self._ending: set[asyncio.Task[None]] = set()
+    ``send`` publishes and has the future get the confirm, ``again`` publishes what came back as unroutable.
+    """
+
+    def __init__(self, store: Store, room: Room, send: Send, again: Again) -> None:
+        self._store, self._room, self._send, self._again = store, room, send, again
+        self._gathered: list[_Submit] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """Give the ends that are under way a moment."""
-        if self._ending:
-            await asyncio.wait(self._ending, timeout=END_AT_CLOSE_S)
+        """Give what is under way a moment."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=END_AT_CLOSE_S)
             # The sweeper finds what is left.
-            await end(*self._ending)
+            await end(*self._tasks)
 
-    async def make(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
-        """Make record and message of each; for each None once both are safe, or why not."""
-        refusals: dict[int, HttpError | None] = dict.fromkeys(range(len(origins)), Unavailable(_GIVEN_UP))
-        # Those whose records are ours: to be ended unless they come through.
-        ours = list(refusals)
+    async def accept(self, origin: Origin) -> None:
+        """Make record and message; raises `QueueFull` or `Unavailable`."""
+        if not self._room.grant(1):
+            raise self._full()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if not self._gathered:
+            loop.call_soon(self._begin)
+        self._gathered.append((origin, future))
+        await self._settled(origin, future)
+
+    async def accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
+        """Make records and messages in one go; for each None once both are safe, or why not."""
+        granted = self._room.grant(len(origins))
+        loop = asyncio.get_running_loop()
+        submits: list[_Submit] = [(origin, loop.create_future()) for origin in origins[:granted]]
+        self._spawn(self._make(submits, resumed=resumed))
+        answers: list[HttpError | None] = []
         try:
-            ours = await self._record(origins, refusals, resumed=resumed)
-            answers = await self._publish([origins[number] for number in ours])
-            refusals.update(zip(ours, answers, strict=True))
-        except (QueueFull, Unavailable) as error:
-            # The records may be there although the reply is not.
-            refusals.update(dict.fromkeys(ours, error))
+            for origin, future in submits:
+                try:
+                    await self._settled(origin, future)
+                except (QueueFull, Unavailable) as error:
+                    answers.append(error)
+                else:
+                    answers.append(None)
         finally:
-            if failed := [number for number in ours if refusals[number] is not None]:
-                # Not awaited here: the caller's answer has a deadline of its own.
-                task = asyncio.create_task(
-                    self._end([(origins[number], str(refusals[number])) for number in failed])
-                )
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
-        return list(refusals.values())
+            for origin, future in submits[len(answers) + 1 :]:
+                self._give_up(origin, future)
+        return [*answers, *[self._full()] * (len(origins) - granted)]
 
-    async def _record(
-        self, origins: Sequence[Origin], refusals: dict[int, HttpError | None], *, resumed: bool
-    ) -> list[int]:
-        """Make the records and return which are to be published; notes what becomes of the others."""
-        if len(origins) == 1:
-            created = [await self._records.ask(origins[0])]
-        else:
-            created = await self._store.create_many(origins)
-        ours = []
-        for number, made in enumerate(created):
-            if made:
-                ours.append(number)
-            elif not resumed:
-                refusals[number] = Unavailable(ID_TAKEN)
-            else:
-                origin = origins[number]
-                match await adopt(self._store, origin.job.job_id, origin.submit):
-                    case Adopted.UNPUBLISHED:
-                        ours.append(number)
-                    case Adopted.ACCEPTED:
-                        refusals[number] = None
-                    case Adopted.TAKEN_BACK:
-                        refusals[number] = TakenBack("the first submit was taken back")
-        return ours
+    def _begin(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        self._spawn(self._make(gathered, resumed=False))
 
-    async def _end(self, failed: Sequence[tuple[Origin, str]]) -> None:
-        """End the records of jobs that were refused, so that they do not stay queued."""
+    async def _make(self, submits: Sequence[_Submit], *, resumed: bool) -> None:
+        """Make the records, and publish those that are there."""
+        # A caller that left before anything was sent leaves nothing behind.
+        waited = [submit for submit in submits if not submit[1].done()]
+        try:
+            created = await self._store.create_many([origin for origin, _ in waited])
+            for (origin, future), made in zip(waited, created, strict=True):
+                if future.done():
+                    continue
+                if made or (resumed and await self._adopted(origin, future)):
+                    self._send(origin, future)
+                elif not resumed:
+                    future.set_exception(_Foreign(ID_TAKEN))
+        except Exception as error:
+            # The records may be there although the reply is not.
+            for _, future in waited:
+                if not future.done():
+                    future.set_exception(error)
+
+    async def _adopted(self, origin: Origin, future: asyncio.Future[None]) -> bool:
+        """Say whether a submit that was begun before is to be published; if not, the future is settled."""
+        found = await adopt(self._store, origin.job.job_id, origin.submit)
+        if future.done():
+            return False
+        if found is Adopted.ACCEPTED:
+            future.set_result(None)
+        elif found is Adopted.TAKEN_BACK:
+            future.set_exception(TakenBack("the first submit was taken back"))
+        return found is Adopted.UNPUBLISHED
+
+    async def _settled(self, origin: Origin, future: asyncio.Future[None]) -> None:
+        """Await a submit's outcome, and see to what it leaves behind."""
+        try:
+            try:
+                await future
+            except Returned:
+                await self._again(origin.queue, origin.message, origin.job.job_id)
+        except _Foreign as error:
+            self._room.refused()
+            raise Unavailable(error.detail) from None
+        except BaseException as error:
+            self._room.refused()
+            self._end_soon(origin, str(error) or "the submit was given up")
+            raise
+        self._room.accepted(origin.queue)
+
+    def _give_up(self, origin: Origin, future: asyncio.Future[None]) -> None:
+        """Let go of a submit that nobody waits for any more, be it done or not."""
+        if future.done() and not future.cancelled() and future.exception() is None:
+            self._room.accepted(origin.queue)
+            return
+        future.cancel()
+        self._room.refused()
+        self._end_soon(origin, "the submit was given up")
+
+    def _end_soon(self, origin: Origin, detail: str) -> None:
+        # Not awaited: the caller's answer has a deadline of its own.
+        self._spawn(self._end(origin, detail))
+
+    async def _end(self, origin: Origin, detail: str) -> None:
+        """End the record of a job that was refused, so that it does not stay queued."""
         backoff = Backoff()
-        claimed = {origin.job.job_id: origin.submit for origin, _ in failed if origin.submit}
-        details = {origin.job.job_id: detail for origin, detail in failed}
+        job_id, maker = origin.job.job_id, origin.submit
         for _ in range(END_TRIES):
             with suppress(Unavailable):
-                for job_id, maker in tuple(claimed.items()):
-                    # One that was taken over meanwhile has another maker, which may have promised it.
-                    if not await disown(self._store, job_id, maker):
-                        del details[job_id]
-                    del claimed[job_id]
-                await self._store.apply(
-                    [fail(job_id, ErrorCode.PUBLISH_FAILED, detail) for job_id, detail in details.items()]
-                )
+                # One that was taken over meanwhile has another maker, which may have promised it.
+                if maker and not await disown(self._store, job_id, maker):
+                    return
+                maker = ""
+                await self._store.move(fail(job_id, ErrorCode.PUBLISH_FAILED, detail))
                 return
             await asyncio.sleep(backoff.next_s())
         # The sweeper finds a record without a message and publishes it: the job runs though nobody was promised it.
-        for job_id in details:
-            _log.warning("broker.unpublished_record_left", job_id=job_id)
+        _log.warning("broker.unpublished_record_left", job_id=job_id)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _full(self) -> QueueFull:
+        return QueueFull(f"{self._room.limit_jobs} jobs are waiting already")
+
+
+class _Foreign(Unavailable):
+    """The id is that of another job, whose record is not ours to end."""

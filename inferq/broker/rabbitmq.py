@@ -56,7 +56,7 @@ class RabbitBroker:
         self._mended = 0
         self._poller: asyncio.Task[None] | None = None
         self._room = Room(self._queues, limit_jobs=limit_jobs)
-        self._submits = RabbitSubmits(store, self._publish)
+        self._submits = RabbitSubmits(store, self._room, self._send, self._again)
 
     @property
     def ready(self) -> bool:
@@ -77,32 +77,18 @@ class RabbitBroker:
 
     async def accept(self, origin: Origin) -> None:
         """Create the record, publish, await the confirm; raises `QueueFull` or `Unavailable`."""
-        (refusal,) = await self.accept_many([origin])
-        if refusal is not None:
-            raise refusal
+        self._require_ready()
+        await self._submits.accept(origin)
 
     async def accept_many(
         self, origins: Sequence[Origin], *, resumed: bool = False
     ) -> list[HttpError | None]:
         """Create the records in one write, publish in one burst, await the confirms."""
-        if not self.ready:
-            return [Unavailable("the broker is away")] * len(origins)
-        if self._poller is None:
-            # Only who accepts needs the count; a batcher does not pay for it.
-            self._poller = spawn(self._poll(), "amqp-depth")
-        granted = self._room.grant(len(origins))
-        accepted: list[str] = []
         try:
-            answers = await self._submits.make(origins[:granted], resumed=resumed) if granted else []
-            accepted = [
-                origin.queue
-                for origin, refusal in zip(origins[:granted], answers, strict=True)
-                if refusal is None
-            ]
-        finally:
-            self._room.settle(granted, accepted)
-        full = QueueFull(f"{self._limit_jobs} jobs are waiting already")
-        return [*answers, *[full] * (len(origins) - granted)]
+            self._require_ready()
+        except Unavailable as error:
+            return [error] * len(origins)
+        return await self._submits.accept_many(origins, resumed=resumed)
 
     async def consume(
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
@@ -148,7 +134,10 @@ class RabbitBroker:
     async def requeue(self, job: OpenJob) -> None:
         """Publish a job's message again; raises `QueueFull` or `Unavailable`."""
         if job.message:
-            await self._publish_one(job.queue, job.message, job.job_id)
+            try:
+                await self._confirmed(self._names.exchange, job.queue, job.message, job.job_id)
+            except Returned:
+                await self._again(job.queue, job.message, job.job_id)
 
     async def depth(self) -> int:
         """Count what waits in all queues; raises `Unavailable`."""
@@ -196,61 +185,48 @@ class RabbitBroker:
         channel = await link.channel(publisher_confirms=True)
         self._publisher = await publisher_over(connection, channel)
 
-    async def _publish(self, origins: Sequence[Origin]) -> list[HttpError | None]:
-        """Publish in one burst, each within `CONFIRM_S`; for each None once it is confirmed, or why not."""
-        until_s = asyncio.get_running_loop().time() + CONFIRM_S
-        exchange = self._names.exchange
-        waiters = [self._send(exchange, one.queue, one.message, one.job.job_id) for one in origins]
-        answers: list[HttpError | None] = []
-        try:
-            for origin, waiter in zip(origins, waiters, strict=True):
-                try:
-                    await self._confirmed(waiter, origin.queue, origin.message, origin.job.job_id, until_s)
-                except (QueueFull, Unavailable) as error:
-                    answers.append(error)
-                else:
-                    answers.append(None)
-        finally:
-            for waiter in waiters[len(answers) :]:
-                _forget(waiter)
-        return answers
+    def _require_ready(self) -> None:
+        if not self.ready:
+            raise Unavailable("the broker is away")
+        if self._poller is None:
+            # Only who accepts needs the count; a batcher does not pay for it.
+            self._poller = spawn(self._poll(), "amqp-depth")
 
-    async def _publish_one(self, queue: str, body: bytes, job_id: str) -> None:
-        until_s = asyncio.get_running_loop().time() + CONFIRM_S
-        waiter = self._send(self._names.exchange, queue, body, job_id)
-        await self._confirmed(waiter, queue, body, job_id, until_s)
+    def _send(self, origin: Origin, waiter: asyncio.Future[None]) -> None:
+        """Publish a job; ``waiter`` gets its confirm."""
+        self._publish(self._names.exchange, origin.queue, origin.message, origin.job.job_id, waiter)
 
-    async def _confirmed(
-        self, waiter: asyncio.Future[None], queue: str, body: bytes, job_id: str, until_s: float
-    ) -> None:
-        """Await a confirm; where the queue or its binding vanished, declare, and try this once more."""
+    async def _again(self, queue: str, body: bytes, job_id: str) -> None:
+        """Publish a message that came back: its queue or the binding vanished. Declare, and try this once more."""
         try:
-            try:
-                await waiter
-            except Returned:
-                async with asyncio.timeout_at(until_s):
-                    await self._mend()
-                    await self._send(self._names.exchange, queue, body, job_id)
+            async with asyncio.timeout(CONFIRM_S):
+                await self._mend()
+                await self._confirmed(self._names.exchange, queue, body, job_id)
         except Returned as error:
             raise Unavailable(f"the broker has no queue {queue}") from error
         except TimeoutError as error:
             raise Unavailable("the broker did not confirm in time") from error
 
+    async def _confirmed(self, exchange: str, queue: str, body: bytes, job_id: str) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._publish(exchange, queue, body, job_id, waiter)
+        await waiter
+
     async def _bury(self, letter: DeadLetter) -> None:
+        names = self._names
         try:
-            await self._send(
-                self._names.dead_exchange, self._names.dead_queue, encode_dead(letter), letter.job_id
-            )
+            await self._confirmed(names.dead_exchange, names.dead_queue, encode_dead(letter), letter.job_id)
         except (Returned, QueueFull) as error:
             await self._mend()
             raise Unavailable("the broker took no dead letter") from error
 
-    def _send(self, exchange: str, queue: str, body: bytes, job_id: str) -> asyncio.Future[None]:
+    def _publish(
+        self, exchange: str, queue: str, body: bytes, job_id: str, waiter: asyncio.Future[None]
+    ) -> None:
         if self._publisher is None or not self.ready:
-            away = asyncio.get_running_loop().create_future()
-            away.set_exception(Unavailable("the broker is away"))
-            return away
-        return self._publisher.publish(exchange, queue, body, job_id)
+            waiter.set_exception(Unavailable("the broker is away"))
+        else:
+            self._publisher.publish(exchange, queue, body, job_id, waiter)
 
     async def _mend(self) -> None:
         """Declare what vanished; once for all who miss it at the same time."""
@@ -284,10 +260,3 @@ class RabbitBroker:
             return await topology.count(
                 self._counting(), queue, self._names.queue_arguments(self._limit_jobs)
             )
-
-
-def _forget(waiter: asyncio.Future[None]) -> None:
-    """Let go of a confirm that nobody waits for any more, be it there or not."""
-    if waiter.done() and not waiter.cancelled():
-        waiter.exception()
-    waiter.cancel()

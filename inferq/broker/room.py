@@ -5,7 +5,7 @@ bounded by the last count, and by what this process has accepted since and is ab
 
 Rules:
 
-1. What is granted takes up room until it is settled; what was accepted takes it up until a count that began after it.
+1. What is granted takes up room until it is refused; what was accepted takes it up until a count that began after it.
 2. What was accepted while a count was under way may or may not be in it: it counts twice, not never.
 3. Without any count yet, the queues count as empty: the server's own limit holds in any case.
 """
@@ -17,11 +17,11 @@ class Room:
     """Room for ``limit_jobs`` in all queues together."""
 
     def __init__(self, queues: Sequence[str], *, limit_jobs: int) -> None:
-        self._limit_jobs = limit_jobs
+        self.limit_jobs = limit_jobs
         self._counted = dict.fromkeys(queues, 0)
         self._accepted = dict.fromkeys(queues, 0)
         self._counting: dict[str, int] = {}
-        self._granted_jobs = 0
+        self._taken_jobs = 0
         self.at_s = float("-inf")
 
     @property
@@ -31,16 +31,17 @@ class Room:
 
     def grant(self, jobs: int) -> int:
         """Give room to as many of ``jobs`` as there is; return how many."""
-        taken = sum(self._counted.values()) + sum(self._accepted.values()) + self._granted_jobs
-        granted = max(0, min(jobs, self._limit_jobs - taken))
-        self._granted_jobs += granted
+        granted = max(0, min(jobs, self.limit_jobs - self._taken_jobs))
+        self._taken_jobs += granted
         return granted
 
-    def settle(self, granted_jobs: int, accepted: Sequence[str]) -> None:
-        """Give room back; ``accepted`` names the queues of the jobs that were accepted, one for each."""
-        self._granted_jobs -= granted_jobs
-        for queue in accepted:
-            self._accepted[queue] += 1
+    def accepted(self, queue: str) -> None:
+        """A job that room was granted to is in its queue."""
+        self._accepted[queue] += 1
+
+    def refused(self) -> None:
+        """A job that room was granted to is in no queue."""
+        self._taken_jobs -= 1
 
     def count_begins(self) -> None:
         """A count begins: what was accepted before will be in it."""
@@ -48,6 +49,7 @@ class Room:
 
     def counted(self, jobs: Mapping[str, int], now_s: float) -> None:
         """Take a count that `count_begins` was told of."""
+        self._taken_jobs += sum(jobs.values()) - sum(self._counted.values()) - sum(self._counting.values())
         self._counted = dict(jobs)
         self.at_s = now_s
         for queue, before in self._counting.items():

@@ -150,7 +150,7 @@ class Up:
     @property
     def api(self) -> str:
         """The HTTP API."""
-        return self.services["ingress"]
+        return f"http://127.0.0.1:{self.settings['INFERQ_INGRESS_PORT']}"
 
     @property
     def push(self) -> str:

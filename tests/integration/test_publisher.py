@@ -38,7 +38,9 @@ class Press:
 
     async def publish(self, body: bytes, *, queue: str | None = None, exchange: str = DIRECT) -> None:
         """Publish a message."""
-        await self.publisher.publish(exchange, self.queue if queue is None else queue, body, "job")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.publisher.publish(exchange, self.queue if queue is None else queue, body, "job", waiter)
+        await waiter
 
     async def bodies(self) -> list[bytes]:
         """Take all that is in the queue."""

@@ -9,6 +9,7 @@ from inferq.errors import OperatorError
 from inferq.ports import (
     LOOPBACK,
     _candidates,
+    claim_shared_port,
     ephemeral_range,
     free_port,
     free_ports,
@@ -113,3 +114,60 @@ def test_an_address_of_another_machine_is_one_clear_line() -> None:
 def test_a_free_port_passes() -> None:
     """Nothing is said about a port that can be had."""
     require_port(free_port(), cure="unused")
+
+
+def _sharing(port: int) -> socket.socket:
+    """Listen as one of several that share a port."""
+    return socket.create_server((LOOPBACK, port), reuse_port=True)
+
+
+def test_a_claimed_port_is_for_those_that_share_it() -> None:
+    """Those that share can come and go; to all others the port is taken, also while none of them is there."""
+    port = free_port()
+    with claim_shared_port(port, cure="unused"):
+        assert port_taken(port)
+        with _sharing(port), _sharing(port):
+            assert port_taken(port)
+        assert port_taken(port)
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server((LOOPBACK, port))
+    assert not port_taken(port)
+
+
+def test_a_claim_takes_no_connections() -> None:
+    """Every connection goes to those that listen, and none waits where nobody accepts it."""
+    port = free_port()
+    with claim_shared_port(port, cure="unused"):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((LOOPBACK, port))
+        with _sharing(port) as server:
+            for _ in range(20):
+                with socket.create_connection((LOOPBACK, port)):
+                    server.settimeout(5)
+                    server.accept()[0].close()
+
+
+def test_a_port_that_others_share_is_not_claimed() -> None:
+    """Another deployment of the same user would let us in, and is told apart all the same, with the cure."""
+    port = free_port()
+    with _sharing(port), pytest.raises(OperatorError, match=f"^port {port} .* is taken .*; choose another$"):
+        claim_shared_port(port, cure="choose another")
+    with (
+        claim_shared_port(port, cure="unused"),
+        pytest.raises(OperatorError, match=f"^port {port} .* is taken .*; choose another$"),
+    ):
+        claim_shared_port(port, cure="choose another")
+
+
+def test_connections_of_a_dead_server_do_not_keep_a_port_from_being_claimed() -> None:
+    """A deployment with one ingress can be started again with several at once."""
+    port = free_port()
+    with (
+        socket.create_server((LOOPBACK, port)) as server,
+        socket.create_connection((LOOPBACK, port)) as client,
+    ):
+        accepted, _ = server.accept()
+        accepted.close()
+        assert client.recv(1) == b""
+    with claim_shared_port(port, cure="unused"), _sharing(port):
+        pass

@@ -64,6 +64,7 @@ CASES: dict[str, Case] = {
     "ingress_port": _number(1, 65535),
     "notifier_port": _number(1, 65535),
     "batcher_port": _number(1, 65535),
+    "probe_port": _number(0, 65535),
     "allow_open": Case(("1", True), ("0", False), ("", "yes", "true", "2", "01"), "0 or 1"),
     "public_notifier_url": _text("wss://push.example", "ws://h:1/a", "https://h", allowed="ws://host:port"),
     "api_keys": _text(
@@ -93,6 +94,7 @@ CASES: dict[str, Case] = {
     "result_ttl_s": _number(1, 31_536_000),
     "job_ttl_s": _number(1, 31_536_000),
     "batchers": _number(1, 64),
+    "ingresses": _number(1, 64),
     "threads": _number(0, 1024),
     "sessions": Case(
         ("auto", 0),
@@ -282,6 +284,13 @@ def test_two_servers_cannot_share_a_port(one: str, other: str) -> None:
     """Said at the start instead of by whichever server comes second."""
     with pytest.raises(OperatorError, match="must differ"):
         _settings(**{one: "9000", other: "9000"})
+
+
+@pytest.mark.parametrize("other", ["ingress_port", "notifier_port", "batcher_port"])
+def test_a_probe_port_is_no_other_servers(other: str) -> None:
+    """An ingress is asked there by itself, so nobody else may answer."""
+    with pytest.raises(OperatorError, match="INFERQ_PROBE_PORT must differ"):
+        _settings(probe_port="9000", **{other: "9000"})
 
 
 @pytest.mark.parametrize(

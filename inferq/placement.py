@@ -1,0 +1,90 @@
+"""Where each service of a local pipeline listens, and what its process is told beside the common settings.
+
+The first batcher has the port of the settings and the further ones take free ones. One ingress is asked on the port of
+the API. Several share that port, so whoever asks there cannot choose which of them answers; each then also has a probe
+port on loopback, and all of them the folder in which their metrics are summed.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inferq.ports import LOOPBACK, free_ports, next_free_port
+from inferq.settings import Settings, with_values
+from inferq.summing import SUMMED_IN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A service by name: its module, its settings, and the address where it alone answers its probes."""
+
+    name: str
+    module: str
+    host: str
+    port: int
+    settings: Settings
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def places(settings: Settings, *, ports_auto: bool, counts: Path) -> list[list[Place]]:
+    """Return the services in groups, in the order of their start; several ingresses sum their metrics in ``counts``.
+
+    Raises:
+        OperatorError: there are not enough free ports.
+    """
+    host, taken = settings.host, {settings.ingress_port, settings.notifier_port, settings.batcher_port}
+    batcher_ports = [settings.batcher_port]
+    if ports_auto:
+        batcher_ports += _spare(settings.batchers - 1, host, taken)
+    else:
+        batcher_ports += _next(settings.batchers - 1, settings.batcher_port, host, taken)
+    notifier = Place(
+        name="notifier", module="notifier", host=host, port=settings.notifier_port, settings=settings
+    )
+    batchers = [
+        Place(
+            name=f"batcher-{number}",
+            module="batcher",
+            host=host,
+            port=port,
+            settings=with_values(settings, batcher_port=port),
+        )
+        for number, port in enumerate(batcher_ports, start=1)
+    ]
+    return [[notifier], batchers, _ingresses(settings, taken | set(batcher_ports), counts)]
+
+
+def _ingresses(settings: Settings, taken: Collection[int], counts: Path) -> list[Place]:
+    if settings.ingresses == 1:
+        name, port = "ingress", settings.ingress_port
+        return [Place(name=name, module="ingress", host=settings.host, port=port, settings=settings)]
+    if settings.probe_port:
+        more = settings.ingresses - 1
+        ports = [settings.probe_port, *_next(more, settings.probe_port, LOOPBACK, taken)]
+    else:
+        ports = _spare(settings.ingresses, LOOPBACK, taken)
+    return [
+        Place(
+            name=f"ingress-{number}",
+            module="ingress",
+            host=LOOPBACK,
+            port=port,
+            settings=with_values(settings, probe_port=port),
+            environ={SUMMED_IN: str(counts)},
+        )
+        for number, port in enumerate(ports, start=1)
+    ]
+
+
+def _spare(count: int, host: str, taken: Collection[int]) -> list[int]:
+    # More than are needed, since some may be among those given out already.
+    found = free_ports(count + len(taken), host) if count else []
+    return [port for port in found if port not in taken][:count]
+
+
+def _next(count: int, after: int, host: str, taken: Collection[int]) -> list[int]:
+    found: list[int] = []
+    for _ in range(count):
+        after = next_free_port(after + 1, host, skip=taken)
+        found.append(after)
+    return found

@@ -1,0 +1,61 @@
+"""Where the services of a local pipeline are put."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from inferq.placement import Place, places
+from inferq.ports import LOOPBACK, free_port, next_free_port
+from inferq.settings import load
+
+COUNTS = Path("/state/counts")
+
+
+def _placed(*, ports_auto: bool = False, **flags: str) -> list[list[Place]]:
+    return places(load({}, flags)[0], ports_auto=ports_auto, counts=COUNTS)
+
+
+def test_one_of_each_is_asked_where_the_settings_say() -> None:
+    """The groups are those of the start; a single ingress has no second port and keeps its metrics to itself."""
+    placed = _placed(host="::1", ingress_port="9001", notifier_port="9002", batcher_port="9003")
+    assert [[(place.name, place.module, place.host, place.port) for place in group] for group in placed] == [
+        [("notifier", "notifier", "::1", 9002)],
+        [("batcher-1", "batcher", "::1", 9003)],
+        [("ingress", "ingress", "::1", 9001)],
+    ]
+    assert {place.settings.probe_port for group in placed for place in group} == {0}
+    assert [dict(place.environ) for group in placed for place in group] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("ports_auto", [False, True])
+def test_of_many_none_meets_another(ports_auto: bool) -> None:
+    """Every process has an address of its own beside the ports of the settings, and is told which."""
+    notifier, batchers, ingresses = _placed(ports_auto=ports_auto, batchers="3", ingresses="64")
+    assert [place.name for place in batchers] == ["batcher-1", "batcher-2", "batcher-3"]
+    assert [place.name for place in ingresses] == [f"ingress-{number}" for number in range(1, 65)]
+    asked = [place.port for place in (*notifier, *batchers, *ingresses)]
+    assert len({*asked, 8080}) == 1 + 3 + 64 + 1
+    assert [place.settings.batcher_port for place in batchers] == [place.port for place in batchers]
+    assert [place.settings.probe_port for place in ingresses] == [place.port for place in ingresses]
+
+
+def test_several_ingresses_share_the_port_and_the_folder() -> None:
+    """They are probed on loopback wherever they listen, and they alone are told of the folder."""
+    notifier, batchers, ingresses = _placed(host="0.0.0.0", allow_open="1", ingresses="2", batchers="2")
+    assert {place.host for place in ingresses} == {LOOPBACK}
+    assert {(place.settings.host, place.settings.ingress_port) for place in ingresses} == {("0.0.0.0", 8080)}
+    assert [dict(place.environ) for place in ingresses] == [{"PROMETHEUS_MULTIPROC_DIR": str(COUNTS)}] * 2
+    assert not any(place.environ for place in (*notifier, *batchers))
+
+
+def test_a_given_probe_port_is_the_first_ingresss() -> None:
+    """Further ones take the next free ports, as batchers do, past what is taken."""
+    first = free_port()
+    taken = next_free_port(first + 1)
+    with socket.create_server((LOOPBACK, taken)):
+        *_, ingresses = _placed(ingresses="3", probe_port=str(first), ingress_port=str(taken + 1))
+    ports = [place.port for place in ingresses]
+    assert ports[0] == first
+    assert ports == sorted(ports)
+    assert not {taken, taken + 1} & set(ports)
