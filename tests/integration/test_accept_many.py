@@ -156,52 +156,41 @@ async def test_a_message_that_its_dead_maker_never_sent_is_sent(rabbit: Deployme
     assert (await rabbit.record(origin.job.job_id))["seq"] == 1
 
 
-async def test_a_frozen_maker_cannot_take_back_what_another_promised(
-    rabbit: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_frozen_maker_cannot_take_back_what_another_promised(rabbit: Deployment) -> None:
     """Its own publish fails at last, but the job was adopted meanwhile, and stays queued."""
-    frozen, alive = await rabbit.broker(), await rabbit.broker()
-    origin, adopted = made_by(rabbit.job(), "frozen"), asyncio.Event()
-    recorded = asyncio.Event()
-
-    async def fails_late(origins: list[Origin]) -> list[HttpError | None]:
-        recorded.set()
-        await adopted.wait()
-        return [Unavailable("the broker did not confirm in time")] * len(origins)
-
-    submits = frozen._submits  # type: ignore[attr-defined]
-    monkeypatch.setattr(submits, "_publish", fails_late)
-    submitting = asyncio.create_task(frozen.accept_many([origin]))
-    await recorded.wait()
-    assert await alive.accept_many([made_by(origin, "alive")], resumed=True) == [None]
-    adopted.set()
-    assert kinds(await submitting) == [Unavailable]
-    await eventually(lambda: not submits._ending, what="the end of taking back")
+    async with proxied(rabbit.broker_url) as (proxy, url):
+        frozen, alive = await rabbit.broker(url=url), await rabbit.broker()
+        origin = made_by(rabbit.job(), "frozen")
+        proxy.freeze()
+        submitting = asyncio.create_task(frozen.accept_many([origin]))
+        await eventually(lambda: rabbit.status(origin.job.job_id), what="the record")
+        assert await alive.accept_many([made_by(origin, "alive")], resumed=True) == [None]
+        assert kinds(await submitting) == [Unavailable]
+        proxy.resume()
+        # It waits for what is under way.
+        await frozen.close()
     assert await rabbit.status(origin.job.job_id) == "queued"
+    assert await field(rabbit, origin, "submit") == b"alive"
     inbox = Inbox()
     await rabbit.consumer(alive, inbox)
     await inbox.receives(origin.job.job_id)
 
 
-async def test_what_its_first_maker_took_back_cannot_be_promised(
-    rabbit: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_its_first_maker_took_back_cannot_be_promised(rabbit: Deployment) -> None:
     """The other way round: the record has ended as never published, and its id is of no use any more."""
-    first, second = await rabbit.broker(), await rabbit.broker()
-    origins = [made_by(rabbit.job(), "first"), made_by(rabbit.job(), "first")]
-
-    async def fails(origins: list[Origin]) -> list[HttpError | None]:
-        return [Unavailable("the broker did not confirm in time")] * len(origins)
-
-    monkeypatch.setattr(first._submits, "_publish", fails)  # type: ignore[attr-defined]
-    assert kinds(await first.accept_many(origins)) == [Unavailable] * 2
-    for origin in origins:
-        await eventually(lambda one=origin: rabbit.has_failed(one.job.job_id), what="the end of the record")
-        assert (await rabbit.record(origin.job.job_id))["error"]["code"] == "publish_failed"
-    fresh = made_by(rabbit.job(), "second")
-    again = [made_by(origins[0], "second"), fresh, made_by(origins[1], "second")]
-    assert kinds(await second.accept_many(again, resumed=True)) == [TakenBack, None, TakenBack]
-    assert await second.depth() == 1
+    async with proxied(rabbit.broker_url) as (proxy, url):
+        first, second = await rabbit.broker(url=url), await rabbit.broker()
+        origins = [made_by(rabbit.job(), "first"), made_by(rabbit.job(), "first")]
+        proxy.freeze()
+        assert kinds(await first.accept_many(origins)) == [Unavailable] * 2
+        for origin in origins:
+            await eventually(lambda one=origin: rabbit.has_failed(one.job.job_id), what="the record's end")
+            assert (await rabbit.record(origin.job.job_id))["error"]["code"] == "publish_failed"
+        fresh = made_by(rabbit.job(), "second")
+        again = [made_by(origins[0], "second"), fresh, made_by(origins[1], "second")]
+        assert kinds(await second.accept_many(again, resumed=True)) == [TakenBack, None, TakenBack]
+        assert await rabbit.status(fresh.job.job_id) == "queued"
+        assert await second.depth() == 1
 
 
 async def test_between_disowning_and_the_end_nobody_adopts(streams: Deployment) -> None:
