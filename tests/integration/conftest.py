@@ -2,10 +2,13 @@
 
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 
 from tests.batcherrig import MakeRig, rigs
 from tests.deployment import Deployment, deployment
+from tests.serving import ready, serving
+from tests.support import eventually
 
 
 @pytest.fixture
@@ -40,3 +43,11 @@ async def make_rig(namespace: str, valkey_url: str, broker_url: str) -> AsyncIte
     """Makes rigs with given settings, on each of the brokers in turn."""
     async with rigs(namespace, valkey_url, broker_url) as make:
         yield make
+
+
+@pytest.fixture
+async def client(streams: Deployment) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an ingress on Streams."""
+    async with serving(streams) as it:
+        await eventually(lambda: ready(it), what="readiness")
+        yield it

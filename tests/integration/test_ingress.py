@@ -1,54 +1,18 @@
 """The ingress as a whole, in this process: real HTTP in front, the real Valkey and RabbitMQ behind."""
 
-import asyncio
-import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
-from inferq.errors import OperatorError
 from inferq.jobs import Status
 from inferq.messages import decode_job
-from inferq.ports import LOOPBACK
 from inferq.steps import start
+from tests.answers import GOOD, accepted, problem
 from tests.cases import CASES, body_of
 from tests.deployment import Deployment, Inbox, finished
-from tests.proxy import proxied
 from tests.serving import ready, serving
 from tests.support import eventually
-
-JSON = {"Content-Type": "application/json"}
-GOOD = {"text": "good"}
-
-
-@pytest.fixture
-async def client(streams: Deployment) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an ingress on Streams."""
-    async with serving(streams) as it:
-        await eventually(lambda: ready(it), what="readiness")
-        yield it
-
-
-def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Check that an answer is the problem document that the contract says; return it."""
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    document: dict[str, Any] = response.json()
-    assert document["code"] == code
-    assert document["status"] == status
-    assert document["title"]
-    assert document["detail"]
-    return document
-
-
-async def accepted(client: httpx.AsyncClient) -> dict[str, Any]:
-    """Send a good request, which has to be accepted; return the answer."""
-    response = await client.post("/v1/infer", json=GOOD)
-    assert response.status_code == 202, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
 
 
 async def test_every_case_comes_out_as_written(client: httpx.AsyncClient) -> None:
@@ -138,107 +102,6 @@ async def test_wrong_paths_and_methods(client: httpx.AsyncClient) -> None:
     problem(await client.post("/v1/jobs/" + "0" * 32), 405, "method_not_allowed")
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 202),
-        ({"Content-Type": "APPLICATION/JSON ; charset=utf-8"}, 202),
-        ({"Content-Type": "application/json", "Content-Encoding": "identity"}, 415),
-        ({"Content-Type": "application/jsonl"}, 415),
-        ({"Content-Type": "text/json"}, 415),
-        ({"Content-Type": ""}, 415),
-        ({"Content-Type": "application/json", "Content-Encoding": "br"}, 415),
-        ({"Content-Encoding": "gzip, identity"}, 415),
-    ],
-)
-async def test_only_plain_json_is_taken(
-    client: httpx.AsyncClient, headers: dict[str, str], status: int
-) -> None:
-    """No type counts as JSON; any other type, and any encoding, is 415."""
-    response = await client.post("/v1/infer", content=b'{"text":"a"}', headers=headers)
-    if status == 202:
-        assert response.status_code == 202
-    else:
-        problem(response, 415, "unsupported_media_type")
-    await accepted(client)
-
-
-async def raw_answer(client: httpx.AsyncClient, request: bytes) -> bytes:
-    """Send bytes and no more, and read until the server closes or has answered."""
-    reader, writer = await asyncio.open_connection(LOOPBACK, client.base_url.port)
-    try:
-        writer.write(request)
-        async with asyncio.timeout(5.0):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-            return head + await reader.readexactly(length)
-    finally:
-        writer.close()
-
-
-async def test_a_huge_body_is_refused_unread(client: httpx.AsyncClient) -> None:
-    """A body that says it is huge is 413 before it is sent; the connection is closed."""
-    answer = await raw_answer(
-        client, b"POST /v1/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nabc"
-    )
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"connection: close" in answer.lower()
-    assert b"body_too_large" in answer
-    await accepted(client)
-
-
-async def test_an_endless_body_is_refused(client: httpx.AsyncClient) -> None:
-    """A body without a length is read no further than is bearable."""
-    sent = 0
-
-    async def chunks() -> AsyncIterator[bytes]:
-        nonlocal sent
-        for _ in range(10_000):
-            sent += 65_536
-            yield b"x" * 65_536
-
-    try:
-        response = await client.post("/v1/infer", content=chunks(), headers=JSON)
-        problem(response, 413, "body_too_large")
-    except httpx.TransportError:
-        pass  # The server closed while we were still sending.
-    assert sent < 100_000_000
-    await accepted(client)
-
-
-async def test_a_body_at_the_limit(client: httpx.AsyncClient) -> None:
-    """64 KiB are taken as a body, one byte more is not."""
-    text = '{"text":"a"}'
-    response = await client.post("/v1/infer", content=text.ljust(65_536).encode(), headers=JSON)
-    assert response.status_code == 202
-    response = await client.post("/v1/infer", content=text.ljust(65_537).encode(), headers=JSON)
-    problem(response, 413, "body_too_large")
-
-
-async def test_a_client_that_leaves_harms_nobody(client: httpx.AsyncClient) -> None:
-    """Half a request and then nothing more is forgotten."""
-    for request in (
-        b"POST /v1/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
-        b"POST /v1",
-        b"\x00\xff\r\n\r\n",
-    ):
-        _, writer = await asyncio.open_connection(LOOPBACK, client.base_url.port)
-        writer.write(request)
-        await writer.drain()
-        writer.transport.abort()
-    await accepted(client)
-
-
-async def test_nothing_is_said_of_the_text_in_errors(client: httpx.AsyncClient) -> None:
-    """A refusal names the field and the limit, never what was in it."""
-    response = await client.post("/v1/infer", json={"text": "my secret" * 500})
-    document = problem(response, 400, "invalid_request")
-    assert "secret" not in response.text
-    (error,) = document["errors"]
-    assert error["pointer"] == "/text"
-    assert "2000" in error["detail"]
-
-
 async def test_the_probes(client: httpx.AsyncClient) -> None:
     """Health, readiness and metrics are as the contract says."""
     assert (await client.get("/healthz")).json() == {"status": "ok"}
@@ -306,105 +169,3 @@ async def test_a_full_queue_says_when_to_come_back(either: Deployment) -> None:
             return (await client.post("/v1/infer", json=GOOD)).status_code == 202
 
         await eventually(again, every_s=0.1, what="acceptance after the drain")
-
-
-async def unavailable(client: httpx.AsyncClient) -> None:
-    """Submit, and check that the refusal comes in time and says when to come back."""
-    begun = time.monotonic()
-    response = await client.post("/v1/infer", json=GOOD)
-    assert time.monotonic() - begun < 2.0
-    problem(response, 503, "unavailable")
-    assert int(response.headers["retry-after"]) >= 1
-    assert "redis://" not in response.text
-    assert "amqp://" not in response.text
-
-
-async def recovered(client: httpx.AsyncClient) -> None:
-    """Wait until the ingress is back by itself."""
-
-    async def back() -> bool:
-        return await ready(client) and (await client.post("/v1/infer", json=GOOD)).status_code == 202
-
-    await eventually(back, 15.0, every_s=0.1, what="recovery")
-
-
-@pytest.mark.parametrize("way", ["cut", "freeze"])
-async def test_redis_away(either: Deployment, way: str) -> None:
-    """Without Redis a submit is 503 within 2 s, polls and statistics too, readiness says so, and all comes back."""
-    async with proxied(either.redis_url) as (proxy, url), serving(either, redis_url=url) as client:
-        await recovered(client)
-        if way == "cut":
-            await proxy.cut()
-        else:
-            proxy.freeze()
-        await unavailable(client)
-        await asyncio.gather(*(unavailable(client) for _ in range(50)))
-        problem(await client.get("/v1/jobs/" + "0" * 32), 503, "unavailable")
-        problem(await client.get("/v1/stats"), 503, "unavailable")
-        response = await client.get("/readyz")
-        assert response.status_code == 503
-        assert response.json()["status"] == "not_ready"
-        assert response.json()["checks"]["redis"] != "ok"
-        assert (await client.get("/healthz")).status_code == 200
-        assert (await client.get("/metrics")).status_code == 200
-        proxy.resume()
-        await recovered(client)
-
-
-@pytest.mark.parametrize("way", ["cut", "freeze"])
-async def test_rabbit_away(rabbit: Deployment, way: str) -> None:
-    """Without RabbitMQ a submit is 503 within 2 s and leaves no queued record; all comes back by itself."""
-    async with proxied(rabbit.broker_url) as (proxy, url), serving(rabbit, broker_url=url) as client:
-        await recovered(client)
-        before = {job.job_id for job in await rabbit.open_jobs()}
-        if way == "cut":
-            await proxy.cut()
-        else:
-            proxy.freeze()
-        await unavailable(client)
-        await asyncio.gather(*(unavailable(client) for _ in range(50)))
-        assert (await client.get("/healthz")).status_code == 200
-        if way == "cut":
-            assert (await client.get("/readyz")).status_code == 503
-
-        async def none_queued() -> bool:
-            return {job.job_id for job in await rabbit.open_jobs()} == before
-
-        await eventually(none_queued, what="an end for every refused job")
-        proxy.resume()
-        await recovered(client)
-
-
-async def test_a_start_without_servers(either: Deployment) -> None:
-    """An ingress that starts before its servers answers 503 and is ready once they are there."""
-    url = either.broker_url if either.on_rabbit else either.redis_url
-    async with proxied(url) as (proxy, through):
-        await proxy.cut()
-        way = {"broker_url": through} if either.on_rabbit else {"redis_url": through}
-        async with serving(either, **way) as client:
-            assert not await ready(client)
-            await unavailable(client)
-            proxy.resume()
-            await recovered(client)
-
-
-async def test_a_queue_declared_otherwise_ends_the_start(rabbit: Deployment) -> None:
-    """A queue with other arguments ends the process with the cure, and leaves nothing behind."""
-    await rabbit.broker(limit_jobs=7)
-    with pytest.raises(BaseExceptionGroup) as caught:
-        await served_until_it_ends(rabbit, INFERQ_QUEUE_LIMIT="8")
-    assert caught.group_contains(OperatorError, match="delete_queue", depth=1)
-
-
-async def served_until_it_ends(deployment: Deployment, **options: str) -> None:
-    """Run an ingress until it ends by itself."""
-    async with serving(deployment, **options) as client:
-
-        async def gone() -> bool:
-            try:
-                await client.get("/healthz")
-            except httpx.TransportError:
-                return True
-            return False
-
-        await eventually(gone, what="the end of the process")

@@ -17,6 +17,7 @@ from batcher.cost import (
     Cost,
     CostModel,
     Sample,
+    capacity,
     fit,
     relative_error,
 )
@@ -63,6 +64,37 @@ def test_a_batch_costs_the_sum_of_the_four_terms() -> None:
     cost = Cost(tau0_ms=1, row_ms=2, token_ms=3, token_length_ms=4)
     assert cost.batch_ms(5, 10) == 1 + 2 * 5 + 3 * 50 + 4 * 500
     assert cost.row_cost_ms(10) == cost.batch_ms(6, 10) - cost.batch_ms(5, 10)
+
+
+@pytest.mark.parametrize(
+    ("cost", "lanes", "length", "most_tokens", "rate"),
+    [
+        # 10 ms and 1 ms a row: sixteen take 26 ms.
+        (Cost(tau0_ms=10, row_ms=1, token_ms=0, token_length_ms=0), 1, 8, 4096, 16 / 0.026),
+        (Cost(tau0_ms=10, row_ms=1, token_ms=0, token_length_ms=0), 2, 8, 4096, 32 / 0.026),
+        # The tokens leave room for four rows, or for none: one runs in any case.
+        (Cost(tau0_ms=10, row_ms=1, token_ms=0, token_length_ms=0), 1, 8, 35, 4 / 0.014),
+        (Cost(tau0_ms=10, row_ms=1, token_ms=0, token_length_ms=0), 1, 8, 7, 1 / 0.011),
+        (Cost(tau0_ms=0, row_ms=0, token_ms=0, token_length_ms=0), 1, 8, 4096, math.inf),
+    ],
+)
+def test_the_capacity_is_what_full_batches_do(
+    cost: Cost, lanes: int, length: int, most_tokens: int, rate: float
+) -> None:
+    """On all lanes, of as many rows as batches may have; what costs nothing has no bound."""
+    found = capacity(cost, lanes=lanes, length=length, most_rows=16, most_tokens=most_tokens)
+    assert found == pytest.approx(rate)
+
+
+@given(costs, st.integers(1, 4), st.integers(1, 512), st.integers(1, 64), st.integers(1, 8192))
+def test_the_capacity_is_at_least_that_of_rows_one_by_one(
+    cost: Cost, lanes: int, length: int, most_rows: int, most_tokens: int
+) -> None:
+    """Whoever finds no gain in batches makes none; and a full batch of the allowed size is never faster than it."""
+    found = capacity(cost, lanes=lanes, length=length, most_rows=most_rows, most_tokens=most_tokens)
+    rows = max(1, min(most_rows, most_tokens // length))
+    for size in (1, rows):
+        assert found * cost.batch_ms(size, length) >= lanes * 1000 * size * (1 - 1e-9)
 
 
 @given(st.lists(samples, min_size=1, max_size=12))

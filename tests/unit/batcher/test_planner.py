@@ -773,3 +773,22 @@ def test_a_job_that_comes_to_its_lane_too_late(job: Jobs) -> None:
     assert not plan.too_late(timed, 10.0, 5.0 - 0.01 - STORE_S - 1e-9)
     assert plan.too_late(timed, 10.0, 5.0 - 0.01 - STORE_S + 1e-9)
     assert not plan.too_late(job(), 10.0, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "wide", "length", "rate"),
+    [
+        # Sixteen rows of 10 tokens take 26 ms, and of 400 tokens ten rows fit and take 410 ms.
+        (1, None, 10, 16 / 0.026),
+        (2, None, 10, 32 / 0.026),
+        (1, None, 400, 10 / 0.41),
+        # The wide lane is alone, and counts where it does more than all the others.
+        (1, Cost(tau0_ms=5, row_ms=0, token_ms=0.05, token_length_ms=0), 10, 16 / 0.013),
+        (4, Cost(tau0_ms=5, row_ms=0, token_ms=0.05, token_length_ms=0), 10, 64 / 0.026),
+    ],
+)
+def test_the_capacity_is_that_of_the_better_way_to_run(
+    lanes: int, wide: Cost | None, length: int, rate: float
+) -> None:
+    """Full batches on every lane, or on the wide one."""
+    assert planner(lanes=lanes, wide=wide).capacity_rate(length) == pytest.approx(rate, rel=0.02)

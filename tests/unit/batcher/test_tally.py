@@ -9,7 +9,7 @@ from batcher.engine import Answer
 from batcher.item import Item
 from batcher.policy import CloseReason
 from batcher.settling import Batch
-from batcher.tally import Tally
+from batcher.tally import RECENT_JOBS, Tally
 from inferq.jobs import Job, Status
 from inferq.steps import Origin
 from inferq.telemetry import Metrics
@@ -121,6 +121,34 @@ def test_ends_make_the_rate_and_the_progress(monkeypatch: pytest.MonkeyPatch) ->
     assert tally.drain_rate == pytest.approx(1.0)
     now_s = 111.0
     assert tally.drain_rate == pytest.approx(0.6)
+
+
+def test_the_recent_rate_follows_the_load_once_enough_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over two seconds where enough has ended in them; else over ten, since a few jobs say little."""
+    now_s = 100.0
+    monkeypatch.setattr("batcher.tally.time.monotonic", lambda: now_s)
+    tally = Tally(Metrics())
+    tally.ended(Status.DONE, RECENT_JOBS - 1)
+    assert tally.recent_rate == tally.drain_rate == pytest.approx((RECENT_JOBS - 1) / 10)
+    tally.ended(Status.DONE, 1)
+    assert tally.recent_rate == pytest.approx(RECENT_JOBS / 2)
+    assert tally.drain_rate == pytest.approx(RECENT_JOBS / 10)
+    now_s = 102.5
+    assert tally.recent_rate == tally.drain_rate == pytest.approx(RECENT_JOBS / 10)
+    tally.ended(Status.FAILED, 2 * RECENT_JOBS)
+    assert tally.recent_rate == pytest.approx(RECENT_JOBS)
+    now_s = 120.0
+    assert tally.recent_rate == 0.0
+
+
+def test_the_length_of_a_job_is_that_of_all_so_far() -> None:
+    """Tokens over jobs, twins included; never less than one, and one before any."""
+    tally = Tally(Metrics())
+    assert tally.tokens_per_job == 1.0
+    tally.ran(batch(6, 4), 15.0)
+    assert tally.tokens_per_job == pytest.approx(5.0)
+    tally.ran(batch(2, twins=9), 15.0)
+    assert tally.tokens_per_job == 1.0
 
 
 def test_it_knows_how_far_into_each_queue_it_has_seen() -> None:

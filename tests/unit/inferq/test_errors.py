@@ -9,6 +9,7 @@ from inferq.errors import (
     AlreadyFinal,
     BodyTooLarge,
     CallerError,
+    DeadlineUnreachable,
     FieldError,
     HttpError,
     IdempotencyMismatch,
@@ -40,6 +41,7 @@ ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
     (QuotaExceeded, 429, "quota_exceeded", True),
     (IdempotencyMismatch, 422, "idempotency_mismatch", False),
     (QueueFull, 503, "queue_full", True),
+    (DeadlineUnreachable, 503, "deadline_unreachable", True),
     (Unavailable, 503, "unavailable", True),
 ]
 

@@ -42,6 +42,8 @@ jobs = st.builds(
     priority=st.sampled_from(Priority),
     deadline_ms=st.none() | times,
     cache=st.booleans(),
+    owner=st.from_regex(r"\A[A-Za-z0-9_.-]{0,64}\Z"),
+    counted=st.booleans(),
 )
 events = st.builds(
     Event,
@@ -97,10 +99,20 @@ def test_only_a_job_that_wants_no_cached_answer_says_so() -> None:
     assert [decode_job(_body(cache=cache)).cache for cache in (True, False)] == [True, False]
 
 
+def test_only_a_job_that_came_in_with_a_key_names_it() -> None:
+    """And only one that counts towards a quota says so; earlier versions write neither."""
+    job = Job(job_id="a1", model="m", text="t", created_ms=1, owner="ann", counted=True)
+    written = json.loads(encode_job(job))
+    assert (written["owner"], written["counted"]) == ("ann", True)
+    assert decode_job(_body(owner="ann", counted=True)).owner == "ann"
+    assert [decode_job(_body(counted=counted)).counted for counted in (True, False)] == [True, False]
+
+
 def test_what_may_be_left_out() -> None:
-    """Priority, deadline and cache have defaults; unknown fields of a later writer are passed over."""
+    """All but the first five have defaults; unknown fields of a later writer are passed over."""
     job = decode_job(_body(colour="blue"))
     assert (job.priority, job.deadline_ms, job.cache) == (Priority.INTERACTIVE, None, True)
+    assert (job.owner, job.counted) == ("", False)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +144,9 @@ def test_what_may_be_left_out() -> None:
         (_body(deadline_ms=10**30), r"`\$\.deadline_ms`"),
         (_body(cache=None), r"`\$\.cache`"),
         (_body(cache=SECRET), r"`\$\.cache`"),
+        (_body(owner=None), r"`\$\.owner`"),
+        (_body(owner="o" * 65), r"`\$\.owner`"),
+        (_body(counted=1), r"`\$\.counted`"),
         (_body(priority=SECRET), r"Invalid enum value - at `\$\.priority`"),
         (TOO_DEEP, "recursion"),
     ],
@@ -148,7 +163,7 @@ def test_an_unreadable_message_says_why(body: bytes, says: str) -> None:
 def _tampered() -> st.SearchStrategy[bytes]:
     values = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.lists(st.integers())
     changes = st.dictionaries(
-        st.sampled_from([*GOOD, "priority", "deadline_ms", "cache"]), values, min_size=1
+        st.sampled_from([*GOOD, "priority", "deadline_ms", "cache", "owner", "counted"]), values, min_size=1
     )
     return changes.map(lambda change: _body(**change))
 

@@ -15,6 +15,8 @@ def _all(names: Names) -> list[str]:
         names.job("a1"),
         names.cache("a1"),
         names.idem("a1"),
+        names.quota_jobs("a1"),
+        names.quota_rate("a1"),
         names.events,
         names.open_jobs,
         names.batchers,
@@ -36,6 +38,8 @@ def test_names_are_those_of_the_contract(namespace: str) -> None:
     assert names.job("a1") == f"{namespace}job:a1"
     assert names.cache("0f") == f"{namespace}cache:0f"
     assert names.idem("0f") == f"{namespace}idem:0f"
+    assert names.quota_jobs("ann") == f"{namespace}quota:ann:jobs"
+    assert names.quota_rate("ann") == f"{namespace}quota:ann:rate"
     assert names.events == f"{namespace}job-events"
     assert names.exchange == f"{namespace}inference"
     assert names.dead_exchange == f"{namespace}inference.dead"

@@ -153,6 +153,19 @@ def test_a_record_is_born_with_all_that_rebuilds_it(deadline_ms: int | None, mor
     )
 
 
+def test_a_record_notes_whose_it_is_and_who_submits_it() -> None:
+    """Only where there is somebody: most records lack both."""
+    job = Job(job_id="a1", model="m", text="t", created_ms=0, owner="ann")
+    plain = birth_fields(ORIGIN, due_ms=42)
+    assert {"owner", "submit"}.isdisjoint(plain)
+    flat = birth_fields(Origin(job=job, queue="q", message=b"m", submit="me"), due_ms=42)
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    assert (fields["owner"], fields["submit"]) == ("ann", "me")
+    result = Result(label="P", score=1.0, scores={"P": 1.0}, truncated=False)
+    answered = answer_fields(job, result)
+    assert dict(zip(answered[::2], answered[1::2], strict=True))["owner"] == "ann"
+
+
 @pytest.mark.parametrize("deadline_ms", [None, 1_769_860_801_123])
 def test_an_answered_record_is_born_with_its_result(deadline_ms: int | None) -> None:
     """It shows what any record shows of its job; what rebuilds or expires one it does not need."""

@@ -1,14 +1,21 @@
-"""When a refused client should come back."""
+"""Who is let in, and when a refused client should come back."""
+
+from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingress.admission import retry_after_s
+from inferq.jobs import Priority
+from ingress.admission import MOST_BYTES, MOST_JOBS, SPREAD, Gate, Rates, retry_after_s, wait_ms, whole_s
 
 jobs = st.integers(min_value=0, max_value=10**9)
 limits = st.integers(min_value=1, max_value=10**9)
 rates = st.floats(min_value=0, allow_infinity=False, allow_nan=False)
+spreads = st.floats(min_value=0, max_value=1)
+ages = st.floats(min_value=0, allow_nan=False)
+
+WAITING: Final = {Priority.INTERACTIVE: 30, Priority.BULK: 50}
 
 
 @pytest.mark.parametrize(
@@ -34,10 +41,12 @@ def test_as_long_as_the_queue_takes_to_reopen(
     assert retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0) == seconds
 
 
-@given(jobs, limits, rates)
-def test_it_is_between_a_second_and_a_minute(depth_jobs: int, limit_jobs: int, rate: float) -> None:
+@given(jobs, limits, rates, spreads)
+def test_it_is_between_a_second_and_a_minute(
+    depth_jobs: int, limit_jobs: int, rate: float, spread: float
+) -> None:
     """Whatever the load, a client is neither sent into a loop nor away for long."""
-    seconds = retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0)
+    seconds = retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, rate=rate, spread=spread)
     assert isinstance(seconds, int)
     assert 1 <= seconds <= 60
 
@@ -50,3 +59,135 @@ def test_a_deeper_queue_never_sends_clients_away_for_less(
     shallow = retry_after_s(depth_jobs=depth_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0)
     deep = retry_after_s(depth_jobs=depth_jobs + more_jobs, limit_jobs=limit_jobs, rate=rate, spread=0.0)
     assert shallow <= deep
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "spread", "seconds"),
+    [
+        (0.0, 1.0, 1),
+        (10.0, 0.0, 10),
+        (10.0, 0.1, 11),
+        (10.0, 1.0, 15),
+        (10.5, 0.0, 11),
+        (50.0, 1.0, 60),
+        (60.0, 0.0, 60),
+        (1e300, 1.0, 60),
+        (float("inf"), 0.0, 60),
+    ],
+)
+def test_the_time_is_spread_and_rounded_up(wait_s: float, spread: float, seconds: int) -> None:
+    """By up to half of it, within a minute."""
+    assert whole_s(wait_s, spread=spread) == seconds
+
+
+@given(st.floats(min_value=0, max_value=60), spreads)
+def test_the_spread_never_shortens_the_wait(wait_s: float, spread: float) -> None:
+    """Who comes back sooner than predicted is refused again."""
+    assert wait_s <= whole_s(wait_s, spread=spread) <= max(1.0, wait_s * (1 + SPREAD) + 1)
+
+
+@given(st.floats(min_value=2, max_value=40))
+def test_clients_that_were_refused_together_come_back_apart(wait_s: float) -> None:
+    """Draws from one end to the other lead to at least two different seconds."""
+    assert len({whole_s(wait_s, spread=number / 10) for number in range(11)}) >= 2
+
+
+@pytest.mark.parametrize(
+    ("priority", "age_s", "rate", "expected_ms"),
+    [
+        (Priority.INTERACTIVE, 0.0, 10.0, 3000.0),
+        (Priority.BULK, 0.0, 10.0, 8000.0),
+        (Priority.INTERACTIVE, 1.0, 10.0, 2000.0),
+        (Priority.INTERACTIVE, 3.0, 10.0, 0.0),
+        (Priority.INTERACTIVE, 1000.0, 10.0, 0.0),
+        (Priority.BULK, float("inf"), 10.0, 0.0),
+        (Priority.BULK, 0.0, float("inf"), 0.0),
+        (Priority.BULK, 0.0, 0.0, 0.0),
+        (Priority.INTERACTIVE, 0.0, -1.0, 0.0),
+    ],
+)
+def test_the_least_wait_is_what_lies_ahead_at_the_best_rate(
+    priority: Priority, age_s: float, rate: float, expected_ms: float
+) -> None:
+    """Bulk waits for both queues, interactive for its own; what the count is old has drained, without a rate nobody
+    knows.
+    """
+    assert wait_ms(WAITING, priority, age_s=age_s, rate=rate) == pytest.approx(expected_ms)
+
+
+def test_a_queue_that_was_not_counted_counts_as_empty() -> None:
+    """As before the first count of all."""
+    assert wait_ms({}, Priority.BULK, age_s=0.0, rate=1.0) == 0.0
+    assert wait_ms({Priority.BULK: 5}, Priority.INTERACTIVE, age_s=0.0, rate=1.0) == 0.0
+
+
+@given(jobs, jobs, ages, rates)
+def test_the_least_wait_is_never_negative_and_bulk_waits_no_less(
+    interactive_jobs: int, bulk_jobs: int, age_s: float, rate: float
+) -> None:
+    """Whatever waits, however old the count is."""
+    waiting = {Priority.INTERACTIVE: interactive_jobs, Priority.BULK: bulk_jobs}
+    interactive_ms = wait_ms(waiting, Priority.INTERACTIVE, age_s=age_s, rate=rate)
+    assert 0 <= interactive_ms <= wait_ms(waiting, Priority.BULK, age_s=age_s, rate=rate)
+
+
+def test_without_a_batcher_no_rate_is_known() -> None:
+    """Both rates are 0 then, so that nobody is refused for a deadline."""
+    assert (Rates().recent, Rates().capacity) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "size", "let_in"),
+    [
+        (3, 0, True),
+        (4, 0, False),
+        (0, 60, True),
+        (0, 61, False),
+        (3, 60, True),
+        (3, 61, False),
+        (4, 60, False),
+    ],
+)
+def test_both_bounds_hold(jobs: int, size: int, let_in: bool) -> None:
+    """Up to each bound and no further; who is refused takes up nothing."""
+    gate = Gate(most_jobs=5, most_bytes=100)
+    assert gate.enter(2, 40)
+    assert gate.enter(jobs, size) is let_in
+    assert (gate.jobs, gate.bytes) == ((2 + jobs, 40 + size) if let_in else (2, 40))
+
+
+def test_a_whole_batch_gets_in_or_none_of_it() -> None:
+    """What is left of it is not taken in parts; as its usual bounds are, many batches fit at a time."""
+    gate = Gate(most_jobs=300)
+    assert gate.enter(256, 0)
+    assert not gate.enter(256, 0)
+    assert gate.jobs == 256
+    gate.leave(256, 0)
+    assert gate.enter(256, 0)
+    assert (MOST_JOBS // 256, MOST_BYTES // (8 * 1024 * 1024)) >= (8, 8)
+
+
+@given(
+    st.integers(0, 20),
+    st.integers(0, 200),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 120)), max_size=40),
+)
+def test_never_more_than_the_bounds_are_inside(
+    most_jobs: int, most_bytes: int, moves: list[tuple[bool, int, int]]
+) -> None:
+    """However they come and go; it refuses only what does not fit, and all that leave give back what they took."""
+    gate = Gate(most_jobs=most_jobs, most_bytes=most_bytes)
+    inside: list[tuple[int, int]] = []
+    for comes, count, size in moves:
+        if comes:
+            fits = gate.jobs + count <= most_jobs and gate.bytes + size <= most_bytes
+            assert gate.enter(count, size) is fits
+            if fits:
+                inside.append((count, size))
+        elif inside:
+            gate.leave(*inside.pop())
+        assert gate.jobs == sum(one for one, _ in inside) <= most_jobs
+        assert gate.bytes == sum(one for _, one in inside) <= most_bytes
+    for one in inside:
+        gate.leave(*one)
+    assert (gate.jobs, gate.bytes) == (0, 0)

@@ -2,11 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 
 from inferq.errors import (
     AlreadyFinal,
     BodyTooLarge,
+    DeadlineUnreachable,
     FieldError,
     HttpError,
     InvalidRequest,
@@ -18,7 +20,7 @@ from inferq.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from ingress.problems import MEDIA_TYPE, internal, plain, response
+from ingress.problems import MEDIA_TYPE, Fault, internal, of, plain, problem, response
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,7 @@ from ingress.problems import MEDIA_TYPE, internal, plain, response
         (Unauthorized("d"), None),
         (QuotaExceeded("d", retry_after_s=2), "2"),
         (QueueFull("d", retry_after_s=17), "17"),
+        (DeadlineUnreachable("d", retry_after_s=3), "3"),
         (Unavailable("d"), "1"),
     ],
     ids=lambda value: value.code if isinstance(value, HttpError) else None,
@@ -67,6 +70,13 @@ def test_field_errors_are_listed() -> None:
         {"pointer": "/text", "detail": "is missing"},
         {"pointer": "", "detail": 'is "odd"'},
     ]
+
+
+def test_a_document_is_a_value_that_others_may_hold() -> None:
+    """As JSON it is what the answer's body is."""
+    error = InvalidRequest("d", errors=[FieldError(pointer="/text", detail="is missing")])
+    assert msgspec.json.encode(problem(error)) == of(error) == bytes(response(error).body)
+    assert problem(error).errors == [Fault(pointer="/text", detail="is missing")]
 
 
 def test_what_has_no_error_class_is_answered_alike() -> None:
