@@ -18,7 +18,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from inferq.background import end
 
-AT_ONCE: Final = 2
+AT_ONCE: Final = 4
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
