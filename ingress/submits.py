@@ -91,6 +91,9 @@ class Submits:
                     except HttpError:
                         await self._quotas.release(caller, (job.job_id,))
                         raise
+                    if birth is Birth.ANSWER:
+                        # It has ended, and no end will give its place back.
+                        await self._quotas.release(caller, (job.job_id,))
         except TimeoutError:
             raise Unavailable("the job was not recorded and confirmed in time") from None
         except QueueFull as error:
@@ -127,8 +130,9 @@ class Submits:
             try:
                 outcomes |= await self._accept_many(jobs, seed)
             finally:
-                refused = [job.job_id for i, job in jobs.items() if not isinstance(outcomes.get(i), Birth)]
-                await self._quotas.release(caller, refused)
+                # Refused, or answered from the cache: no end will give the place back.
+                unqueued = [job.job_id for i, job in jobs.items() if outcomes.get(i) is not Birth.ACCEPT]
+                await self._quotas.release(caller, unqueued)
         finally:
             self.gate.leave(len(jobs), 0)
         return [outcomes[index] for index in range(len(requests))], standing
