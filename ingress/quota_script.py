@@ -38,7 +38,13 @@ end
 if most > 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
   free = most - redis.call('ZCARD', KEYS[2])
-  if verdict == 1 and jobs > free then verdict = -1 end
+  if jobs > free then
+    -- A submit that is made again has places already.
+    for i = 5, #ARGV do
+      if redis.call('ZSCORE', KEYS[2], ARGV[i]) then free = free + 1 end
+    end
+    if verdict == 1 and jobs > free then verdict = -1 end
+  end
 end
 
 local wait = 0
