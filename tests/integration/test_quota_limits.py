@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any, Final
 
 import httpx
@@ -96,7 +97,7 @@ async def test_unfinished_jobs_are_counted_exactly(either: Deployment) -> None:
         serving(either, **keys(alice="jobs=10")) as two,
     ):
         for client in (one, two):
-            await eventually(lambda it=client: ready(it), what="readiness")
+            await eventually(partial(ready, client), what="readiness")
         batches = [
             client.post(BATCH, json={"inputs": [GOOD] * 3}, headers=bearer(ALICE))
             for client in (one, two)
