@@ -67,7 +67,9 @@ class Service:
             OperatorError: the model cannot be loaded, or the broker refuses us.
         """
         server_stop = asyncio.Event()
-        server = make_server(probe_app(self._metrics, self._checks, self._about), graceful_s=1)
+        server = make_server(
+            probe_app(self._metrics, self._checks, self._about), metrics=self._metrics, graceful_s=1
+        )
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beating = asyncio.create_task(self._beat(), name="heartbeat")
         try:

@@ -109,13 +109,28 @@ def parse_file(text: str) -> tuple[Entry, ...]:
     return entries
 
 
-def first_plain_key(setting: str) -> str | None:
-    """Return the first key of a setting that is written out and not hashed; None when there is none."""
-    for entry in setting.split(",") if file_of(setting) is None else ():
-        key = entry.strip().partition(":")[2].partition(":")[0]
-        if key and not key.startswith(_HASHED):
-            return key
-    return None
+def plain_key(text: str, *, in_file: bool = False) -> str | None:
+    """Return a key that is written out and not hashed, in a setting or a file: an admin's before any other.
+
+    None when there is none; entries that are not allowed are passed over.
+    """
+    first = None
+    for entry in [line for _, line in _lines(text)] if in_file else text.split(","):
+        try:
+            found = _entry(entry.strip())
+        except ValueError:
+            continue
+        key = entry.strip().split(":")[1]
+        if not key.startswith(_HASHED):
+            if found.admin:
+                return key
+            first = first or key
+    return first
+
+
+def usable(key: str) -> bool:
+    """Say whether a text may be sent as a key: it is none otherwise, and would break the header that it is sent in."""
+    return 0 < len(key) <= LONGEST_KEY and all("!" <= char <= "~" for char in key)
 
 
 def digest_of(key: bytes) -> bytes:

@@ -47,7 +47,7 @@ def places(settings: Settings, *, ports_auto: bool, counts: Path) -> list[list[P
             module="batcher",
             host=host,
             port=port,
-            settings=with_values(settings, batcher_port=port),
+            settings=_without_keys(settings, port),
         )
         for number, port in enumerate(batcher_ports, start=1)
     ]
@@ -74,6 +74,12 @@ def _ingresses(settings: Settings, taken: Collection[int], counts: Path) -> list
         )
         for number, port in enumerate(ports, start=1)
     ]
+
+
+def _without_keys(settings: Settings, port: int) -> Settings:
+    """Return what a batcher is told: nobody calls it, so it needs no keys, and listens where the keys allowed to."""
+    allow_open = settings.allow_open or bool(settings.api_keys)
+    return with_values(settings, batcher_port=port, api_keys="", allow_open=allow_open)
 
 
 def _spare(count: int, host: str, taken: Collection[int]) -> list[int]:

@@ -4,11 +4,10 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import uvicorn
-from inferq.onewrite import OneWriteProtocol
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,14 +15,32 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from inferq.errors import OperatorError
+from inferq.httpcrowd import Guard
+from inferq.httpdeadlines import guarded, sweep
+from inferq.httplimits import HttpLimits
 from inferq.telemetry import METRICS_TYPE, Metrics
 
 Checks = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 About = Callable[[], Mapping[str, Any]]
 
+# How often uvicorn looks up from serving.
+TICK_S: Final = 0.1
+
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the process decides when to stop."""
+    """uvicorn without its signal handlers, and with hard edges: the process decides when to stop."""
+
+    def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
+        super().__init__(config)
+        self._sweep_every_ticks = max(1, round(guard.limits.sweep_s / TICK_S))
+        self._open = guard.open
+
+    async def on_tick(self, counter: int) -> bool:
+        """Keep the connections' deadlines beside what uvicorn does at a tick."""
+        if counter % self._sweep_every_ticks == 0:
+            self._open.set(len(self.server_state.connections))
+            sweep(self.server_state.connections, asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -31,17 +48,24 @@ class Server(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
+def make_server(
+    app: ASGIApp,
+    *,
+    metrics: Metrics | None = None,
+    limits: HttpLimits | None = None,
+    graceful_s: float = 5.0,
+) -> Server:
     """Make a server for an ASGI application; it listens once it is given a socket.
 
-    Idle connections and open requests at the end are bounded. The peer's address is the connection's: headers that
-    name another one are not believed.
+    Connections, what each may send, idle ones and open requests at the end are bounded; ``metrics`` counts what is
+    refused. The peer's address is the connection's: headers that name another one are not believed.
     """
+    guard = Guard(limits or HttpLimits(), metrics or Metrics())
     return Server(
         uvicorn.Config(
             app,
             loop="none",
-            http=OneWriteProtocol,
+            http=guarded(guard),
             ws="none",
             lifespan="off",
             access_log=False,
@@ -51,7 +75,8 @@ def make_server(app: ASGIApp, *, graceful_s: float = 5.0) -> Server:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(graceful_s),
             proxy_headers=False,
-        )
+        ),
+        guard,
     )
 
 
@@ -64,7 +89,8 @@ def listen(host: str, port: int, *, setting: str, shared: bool = False) -> socke
         OperatorError: the address cannot be had; the text names it, the setting and the cure.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's algorithm off for sockets that say they are TCP; others wait 40 ms for a delayed ACK.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:

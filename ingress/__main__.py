@@ -84,7 +84,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             return {"redis": error.detail, "broker": "unknown"}
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
-    server = make_server(make_app(parts, metrics, checks))
+    server = make_server(make_app(parts, metrics, checks), metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
             opening = tasks.create_task(open_when_there(broker, stopping, _log))

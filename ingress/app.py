@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferq.errors import HttpError
@@ -15,6 +15,7 @@ from inferq.keyring import KeyRing, the_one
 from inferq.server import Checks, probe_routes
 from inferq.telemetry import Metrics
 from ingress import problems
+from ingress.description.serving import Descriptions
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
 from ingress.jobs import Jobs
 from ingress.stats import Stats
@@ -33,29 +34,42 @@ class Parts:
     keys: KeyRing
 
 
-def make_app(parts: Parts, metrics: Metrics, checks: Checks) -> ASGIApp:
-    """Put the routes together; submits go to their endpoints directly, past router and middleware."""
+def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRoute]:
+    """Put the routes together, one for each path: a refused method is told all that the path takes."""
+
+    async def job(request: Request) -> Response:
+        if request.method == "DELETE":
+            return await parts.jobs.cancel(request)
+        return await parts.jobs.show(request)
 
     async def statistics(request: Request) -> Response:
         parts.keys.caller(the_one(request.scope["headers"]))
         return Response(await parts.stats.render(), media_type="application/json")
 
+    return [
+        Route(INFER_PATH, parts.infer, methods=["POST"]),
+        Route(BATCH_PATH, parts.batch, methods=["POST"]),
+        Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
+        Route("/v1/stats", statistics, methods=["GET"]),
+        *probe_routes(metrics, checks),
+        *Descriptions(parts.keys).routes(),
+    ]
+
+
+def make_app(parts: Parts, metrics: Metrics, checks: Checks) -> ASGIApp:
+    """Make the application; submits go to their endpoints directly, past router and middleware."""
     submits = {INFER_PATH: parts.infer, BATCH_PATH: parts.batch}
+    # The routes of submits are for other methods alone, which they refuse.
     others = Starlette(
-        routes=[
-            # For other methods alone, which they refuse.
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in submits.items()),
-            Route("/v1/jobs/{job_id}", parts.jobs.show, methods=["GET"]),
-            Route("/v1/jobs/{job_id}", parts.jobs.cancel, methods=["DELETE"]),
-            Route("/v1/stats", statistics, methods=["GET"]),
-            *probe_routes(metrics, checks),
-        ],
+        routes=make_routes(parts, metrics, checks),
         exception_handlers={
             HttpError: _problem,
             HTTPException: _http,
             Exception: _internal,
         },
     )
+    # A path with a slash too many is another path, and a client that follows would send its body twice.
+    others.router.redirect_slashes = False
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in submits:
@@ -77,7 +91,8 @@ async def _http(_: Request, error: Exception) -> Response:
         response = problems.plain(
             405, "method_not_allowed", "Method not allowed", "this path takes other methods"
         )
-        response.headers.update(error.headers or {})
+        # The router joins a set, whose order is by chance.
+        response.headers["allow"] = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
         return response
     return problems.plain(error.status_code, "not_found", "No such path", "there is nothing at this path")
 

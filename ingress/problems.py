@@ -28,7 +28,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     code: str
     detail: str
-    errors: list[Fault] = []
+    errors: tuple[Fault, ...] = ()
 
 
 def problem(error: HttpError) -> Problem:
@@ -39,7 +39,8 @@ def problem(error: HttpError) -> Problem:
         status=error.status,
         code=error.code,
         detail=error.detail,
-        errors=[Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors],
+        # A tuple like the default, which is left out.
+        errors=tuple(Fault(pointer=fault.pointer, detail=fault.detail) for fault in error.errors),
     )
 
 

@@ -1,8 +1,10 @@
 """Holds API keys to their quotas: one script call in Redis for each submit of a key that has any."""
 
+import contextlib
 from collections.abc import Sequence
 
 from inferq.apikeys import Caller
+from inferq.errors import Unavailable
 from inferq.names import Names
 from inferq.redis import Client, evaluate, translated
 from ingress.quota_script import ADMIT, HELD_MS
@@ -36,7 +38,11 @@ class Quotas:
         return settle(caller, jobs, verdict)
 
     async def release(self, caller: Caller, job_ids: Sequence[str]) -> None:
-        """Give back the places of jobs that were let in and never became unfinished ones; raises `Unavailable`."""
+        """Give back the places of jobs that were let in and never became unfinished ones.
+
+        It never raises, as the submit has its answer already: with Redis away the places are free in ten seconds.
+        """
         if caller.jobs and job_ids:
-            async with translated("count the quota"):
-                await self._redis.zrem(self._names.quota_jobs(caller.name), *job_ids)
+            with contextlib.suppress(Unavailable):
+                async with translated("count the quota"):
+                    await self._redis.zrem(self._names.quota_jobs(caller.name), *job_ids)

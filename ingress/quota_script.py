@@ -38,13 +38,7 @@ end
 if most > 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
   free = most - redis.call('ZCARD', KEYS[2])
-  if jobs > free then
-    -- A submit that is made again has places already.
-    for i = 5, #ARGV do
-      if redis.call('ZSCORE', KEYS[2], ARGV[i]) then free = free + 1 end
-    end
-    if verdict == 1 and jobs > free then verdict = -1 end
-  end
+  if verdict == 1 and jobs > free then verdict = -1 end
 end
 
 local wait = 0
@@ -56,12 +50,13 @@ if verdict == 1 then
   end
   if most > 0 then
     free = free - jobs
+    -- A submit that is made again does not shorten what its record has taken meanwhile.
     local held = {}
     for i = 5, #ARGV do
       held[#held + 1] = now + ARGV[4]
       held[#held + 1] = ARGV[i]
     end
-    if #held > 0 then redis.call('ZADD', KEYS[2], unpack(held)) end
+    if #held > 0 then redis.call('ZADD', KEYS[2], 'GT', unpack(held)) end
   end
 end
 local fits, empty = 0, 0

@@ -22,6 +22,39 @@ RATE_OVER_S: Final = 10.0
 _log = structlog.get_logger(__name__)
 
 
+class QueueFigures(msgspec.Struct, kw_only=True):
+    """The queue; rates are jobs a second."""
+
+    depth: int
+    dead: int
+    arrival_rate: float
+    drain_rate: float
+
+
+class BatcherFigures(msgspec.Struct, kw_only=True):
+    """One batcher, as it last told of itself."""
+
+    id: str
+    model: str
+    device: str
+    fallback_reason: str | None
+    precision: str
+    layout: str
+    state: str
+    last_progress_s: float
+
+
+class Statistics(msgspec.Struct, kw_only=True):
+    """Answer to `GET /v1/stats`."""
+
+    queue: QueueFigures
+    batchers: list[BatcherFigures]
+    batches: BatchTotals
+    cache: CacheTotals
+    # Empty until there are breakers; the shape is stable.
+    breakers: list[dict[str, Any]] = []
+
+
 class Stats:
     """Keeps the rates, beats once a second, and renders the whole on request."""
 
@@ -85,34 +118,32 @@ class Stats:
         # A job that is not found in Redis is looked up once more by its batcher.
         lookups = [*(entry.cache for entry in batchers), *(entry.cache for entry in ingresses)]
         return msgspec.json.encode(
-            {
-                "queue": {
-                    "depth": await self._broker.depth(),
-                    "dead": await self._broker.dead_count(),
-                    "arrival_rate": round(sum(entry.arrival_rate for entry in ingresses), 2),
-                    "drain_rate": round(sum(entry.drain_rate for entry in batchers), 2),
-                },
-                "batchers": [
-                    {
-                        "id": entry.id,
-                        "model": entry.model,
-                        "device": entry.device,
-                        "fallback_reason": entry.fallback_reason,
-                        "precision": entry.precision,
-                        "layout": entry.layout,
-                        "state": entry.state,
-                        "last_progress_s": round(entry.last_progress_s, 1),
-                    }
+            Statistics(
+                queue=QueueFigures(
+                    depth=await self._broker.depth(),
+                    dead=await self._broker.dead_count(),
+                    arrival_rate=round(sum(entry.arrival_rate for entry in ingresses), 2),
+                    drain_rate=round(sum(entry.drain_rate for entry in batchers), 2),
+                ),
+                batchers=[
+                    BatcherFigures(
+                        id=entry.id,
+                        model=entry.model,
+                        device=entry.device,
+                        fallback_reason=entry.fallback_reason,
+                        precision=entry.precision,
+                        layout=entry.layout,
+                        state=entry.state,
+                        last_progress_s=round(entry.last_progress_s, 1),
+                    )
                     for entry in batchers
                 ],
-                "batches": _summed([entry.batches for entry in batchers]),
-                "cache": {
-                    "hits": sum(totals.hits for totals in lookups),
-                    "misses": sum(totals.misses for totals in lookups),
-                },
-                # Empty until there are breakers; the shape is stable.
-                "breakers": [],
-            }
+                batches=_summed([entry.batches for entry in batchers]),
+                cache=CacheTotals(
+                    hits=sum(totals.hits for totals in lookups),
+                    misses=sum(totals.misses for totals in lookups),
+                ),
+            )
         )
 
     def _arrival_rate(self) -> float:
@@ -120,23 +151,23 @@ class Stats:
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
 
 
-def _summed(totals: list[BatchTotals]) -> dict[str, Any]:
+def _summed(totals: list[BatchTotals]) -> BatchTotals:
     sizes: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for entry in totals:
         sizes.update(entry.size_histogram)
         reasons.update(entry.close_reasons)
-    return {
-        "count": sum(entry.count for entry in totals),
-        "jobs": sum(entry.jobs for entry in totals),
-        "size_histogram": dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
-        "close_reasons": dict(sorted(reasons.items())),
-        "tokens": sum(entry.tokens for entry in totals),
-        "padded_tokens": sum(entry.padded_tokens for entry in totals),
-        "window_age_ms": round(sum(entry.window_age_ms for entry in totals), 1),
-        "predicted_ms": round(sum(entry.predicted_ms for entry in totals), 1),
-        "inference_ms": round(sum(entry.inference_ms for entry in totals), 1),
-        "splits": sum(entry.splits for entry in totals),
-        "expired": sum(entry.expired for entry in totals),
-        "engine_restarts": sum(entry.engine_restarts for entry in totals),
-    }
+    return BatchTotals(
+        count=sum(entry.count for entry in totals),
+        jobs=sum(entry.jobs for entry in totals),
+        size_histogram=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
+        close_reasons=dict(sorted(reasons.items())),
+        tokens=sum(entry.tokens for entry in totals),
+        padded_tokens=sum(entry.padded_tokens for entry in totals),
+        window_age_ms=round(sum(entry.window_age_ms for entry in totals), 1),
+        predicted_ms=round(sum(entry.predicted_ms for entry in totals), 1),
+        inference_ms=round(sum(entry.inference_ms for entry in totals), 1),
+        splits=sum(entry.splits for entry in totals),
+        expired=sum(entry.expired for entry in totals),
+        engine_restarts=sum(entry.engine_restarts for entry in totals),
+    )

@@ -82,18 +82,11 @@ class Submits:
         standing = NO_QUOTA
         try:
             async with asyncio.timeout(ACCEPT_S):
-                if not caller.limited:
+                # A submit that is made again was charged the first time.
+                if not caller.limited or seed.resumed:
                     birth = await self._accept(job, seed)
                 else:
-                    standing = await self._quotas.admit(caller, 1, job_ids=(job.job_id,))
-                    try:
-                        birth = await self._accept(job, seed)
-                    except HttpError:
-                        await self._quotas.release(caller, (job.job_id,))
-                        raise
-                    if birth is Birth.ANSWER:
-                        # It has ended, and no end will give its place back.
-                        await self._quotas.release(caller, (job.job_id,))
+                    birth, standing = await self._accept_within_quota(job, caller, seed)
         except TimeoutError:
             raise Unavailable("the job was not recorded and confirmed in time") from None
         except QueueFull as error:
@@ -122,20 +115,34 @@ class Submits:
             else:
                 jobs[index] = job
         if not jobs:
-            return [outcomes[index] for index in range(len(requests))], Standing()
+            return [outcomes[index] for index in range(len(requests))], NO_QUOTA
         ids = [job.job_id for job in jobs.values()]
+        charged = caller.limited and not seed.resumed
+        standing = NO_QUOTA
         self._enter(len(jobs))
         try:
-            standing = await self._quotas.admit(caller, len(jobs), job_ids=ids)
+            if charged:
+                standing = await self._quotas.admit(caller, len(jobs), job_ids=ids)
             try:
                 outcomes |= await self._accept_many(jobs, seed)
             finally:
-                # Refused, or answered from the cache: no end will give the place back.
-                unqueued = [job.job_id for i, job in jobs.items() if outcomes.get(i) is not Birth.ACCEPT]
-                await self._quotas.release(caller, unqueued)
+                if charged:
+                    over = [one.job_id for i, one in jobs.items() if outcomes.get(i) is not Birth.ACCEPT]
+                    await self._quotas.release(caller, over)
         finally:
             self.gate.leave(len(jobs), 0)
         return [outcomes[index] for index in range(len(requests))], standing
+
+    async def _accept_within_quota(self, job: Job, caller: Caller, seed: Seed) -> tuple[Birth, Standing]:
+        standing = await self._quotas.admit(caller, 1, job_ids=(job.job_id,))
+        birth = None
+        try:
+            birth = await self._accept(job, seed)
+        finally:
+            # What is refused, or answered at once, is no unfinished job.
+            if birth is not Birth.ACCEPT:
+                await self._quotas.release(caller, (job.job_id,))
+        return birth, standing
 
     async def _accept(self, job: Job, seed: Seed) -> Birth:
         """Answer the job from the cache, or put it into its queue."""

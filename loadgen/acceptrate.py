@@ -15,7 +15,7 @@ import msgspec
 
 from loadgen.baselines import stock
 from loadgen.childwork import ask
-from loadgen.closedloop import BUSY_SHARE, Closed, Rate
+from loadgen.closedloop import Closed, Rate
 from loadgen.figures import Figure, at_least, equal
 from loadgen.ingressload import frozen
 from loadgen.servedapp import served
@@ -62,8 +62,6 @@ async def one_round(
             order = msgspec.structs.replace(sides[side], seconds=seconds, warm_s=warm_s)
             runs[side] = await ask("loadgen.closedloop", order, Rate, within_s=warm_s + seconds + SLACK_S)
             say(f"  {broker}, {side}: {runs[side].words()}")
-            if runs[side].own_share > BUSY_SHARE:
-                say(f"  {broker}, {side}: the generator was short of CPU, the server may be faster than this")
     return Round(runs=runs)
 
 
@@ -109,8 +107,12 @@ def judged(broker: str, found: Sequence[Round]) -> list[Figure]:
             figures.append(
                 Figure(name=name, value=statistics.median(run.cpu_us(process) for run in runs), unit="us")
             )
-        share = 100 * max(run.own_share for run in runs)
-        figures.append(
-            Figure(name=f"{where}, {side}, generator's share of a core, most", value=share, unit="%")
-        )
+        shares = {
+            "generator's": max(run.own_share for run in runs),
+            "others'": max(run.others_cpu_s / run.seconds for run in runs),
+        }
+        figures += [
+            Figure(name=f"{where}, {side}, {whose} share of a core, most", value=100 * share, unit="%")
+            for whose, share in shares.items()
+        ]
     return figures

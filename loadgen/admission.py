@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferq.errors import OperatorError, first_line
-from loadgen import acceptrate
+from loadgen import acceptrate, batchsubmit, overload, publishcost, spike
 from loadgen.figures import Figure
 
 
@@ -16,10 +16,14 @@ class Effort:
     rounds: int
     warm_s: float
     rate_s: float
+    publish_jobs: int
+    # Of the length that the open loop has in full.
+    spike_share: float
+    overload_s: float
 
 
-FULL: Final = Effort(rounds=5, warm_s=2.0, rate_s=6.0)
-QUICK: Final = Effort(rounds=2, warm_s=1.0, rate_s=3.0)
+FULL: Final = Effort(rounds=5, warm_s=2.0, rate_s=6.0, publish_jobs=50_000, spike_share=1.0, overload_s=25.0)
+QUICK: Final = Effort(rounds=2, warm_s=1.0, rate_s=3.0, publish_jobs=20_000, spike_share=0.3, overload_s=12.0)
 
 
 @dataclass(kw_only=True)
@@ -56,9 +60,51 @@ class Bench:
         for broker, runs in found.items():
             self.show(acceptrate.judged(broker, runs))
 
+    async def publish(self) -> None:
+        """A publish and its confirm, ours beside aio-pika's."""
+        if "rabbitmq" not in self.brokers:
+            self.say("publish is of RabbitMQ alone")
+            return
+        found = await publishcost.rounds(
+            count=self.effort.rounds, jobs=self.effort.publish_jobs, say=self.say
+        )
+        self.show(publishcost.judged(found))
+
+    async def spike(self) -> None:
+        """Open loop at 2,000 and 4,000 jobs a second."""
+        found = await spike.rounds(
+            self.brokers, count=self.effort.rounds, share=self.effort.spike_share, say=self.say
+        )
+        for broker, runs in found.items():
+            self.show(spike.judged(broker, runs))
+
+    async def batch(self) -> None:
+        """Submits of 64 at a time beside single ones."""
+        found = await batchsubmit.rounds(
+            self.brokers,
+            count=self.effort.rounds,
+            seconds=self.effort.rate_s,
+            warm_s=self.effort.warm_s,
+            say=self.say,
+        )
+        for broker, runs in found.items():
+            self.show(batchsubmit.judged(broker, runs))
+
+    async def overload(self) -> None:
+        """Three times as much offered as is drained."""
+        found = await overload.rounds(
+            self.brokers, count=self.effort.rounds, seconds=self.effort.overload_s, say=self.say
+        )
+        for broker, runs in found.items():
+            self.show(overload.judged(broker, runs))
+
 
 PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "accepted": Bench.accepted,
+    "publish": Bench.publish,
+    "spike": Bench.spike,
+    "batch": Bench.batch,
+    "overload": Bench.overload,
 }
 
 

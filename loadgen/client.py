@@ -36,7 +36,7 @@ class Client:
             reader, writer = await self._connection()
             try:
                 writer.write(self._head(method, path, len(body)) + body)
-                reply = await _read(reader)
+                reply = await read_reply(reader)
             except BaseException:
                 # Whatever happened, the next answer on this connection would be somebody else's.
                 writer.close()
@@ -68,7 +68,8 @@ class Client:
         ).encode()
 
 
-async def _read(reader: asyncio.StreamReader) -> Reply:
+async def read_reply(reader: asyncio.StreamReader) -> Reply:
+    """Read one answer; raises `ConnectionError` when there is none."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         status_line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")

@@ -7,12 +7,12 @@ It also reads the CPU that other processes use, so that their count is of the ve
 `python -m loadgen.closedloop` reads a `Closed` as JSON from its standard input and writes a `Rate` to its output.
 """
 
+import gc
 import select
 import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
 from itertools import cycle
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,12 +21,13 @@ import msgspec
 
 from loadgen import rawhttp
 from loadgen.cputime import CpuMeter
+from loadgen.rawsocket import PATIENCE_S, connected, receive, send
 from loadgen.texts import unique
 
-PATIENCE_S: Final = 10.0
-RECEIVE_BYTES: Final = 1 << 18
 # A generator that uses this share of a core may be what the rate is of.
 BUSY_SHARE: Final = 0.8
+# What else runs on the machine, the kernel's own threads included, may use this share of a core.
+OTHERS_SHARE: Final = 0.3
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """What came in ``seconds``: 2xx answers, jobs in them, other answers by status; CPU in seconds by process.
 
-    The generator's own CPU is in ``own_cpu_s``.
+    The generator's own CPU is in ``own_cpu_s``, that of everything else on the machine in ``others_cpu_s``.
     """
 
     seconds: float
@@ -58,7 +59,18 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     refused: dict[str, int]
     own_cpu_s: float
+    others_cpu_s: float
     cpu_s: dict[str, float]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Return why the rate may not be the server's."""
+        found = []
+        if self.own_share > BUSY_SHARE:
+            found.append("the generator was short of CPU")
+        if self.others_cpu_s / self.seconds > OTHERS_SHARE:
+            found.append("something else used the machine")
+        return found
 
     @property
     def per_s(self) -> float:
@@ -76,46 +88,69 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self) -> str:
         """Return the run on one line."""
-        shares: Mapping[str, float] = {"generator": self.own_cpu_s} | self.cpu_s
+        shares = {"generator": self.own_cpu_s, **self.cpu_s, "others": self.others_cpu_s}
         used = ", ".join(f"{name} {100 * used_s / self.seconds:.0f} %" for name, used_s in shares.items())
         refused = f", refused {self.refused}" if self.refused else ""
-        return f"{self.per_s:.0f} jobs/s{refused}; of a core: {used}"
+        doubts = "".join(f"; doubtful: {doubt}" for doubt in self.doubts)
+        return f"{self.per_s:.0f} jobs/s{refused}; of a core: {used}{doubts}"
 
 
 class _BatchAnswer(msgspec.Struct):
     accepted: int
 
 
+class _Counts:
+    """What has come since the count began."""
+
+    def __init__(self, *, batches: bool) -> None:
+        self._batches = batches
+        self._decode = msgspec.json.Decoder(_BatchAnswer).decode
+        self.restart()
+
+    def restart(self) -> None:
+        self.answers: Counter[int] = Counter()
+        self._jobs = 0
+
+    def add(self, answer: bytes) -> None:
+        code = rawhttp.status(answer)
+        self.answers[code] += 1
+        if self._batches and code < 300:
+            self._jobs += self._decode(rawhttp.body(answer)).accepted
+
+    @property
+    def accepted(self) -> int:
+        return sum(count for code, count in self.answers.items() if code < 300)
+
+    @property
+    def jobs(self) -> int:
+        return self._jobs if self._batches else self.accepted
+
+    @property
+    def refused(self) -> dict[str, int]:
+        return {str(code): count for code, count in self.answers.items() if code >= 300}
+
+
 def drive(order: Closed) -> Rate:
     """Carry an order out.
 
     Raises:
-        OSError: the server is not there, goes away, or leaves all connections without an answer.
+        OSError: the server is not there, goes away, does not speak HTTP, or leaves all connections without an answer.
     """
-    parts = urlsplit(order.url)
+    place = urlsplit(order.url).netloc
     made = [
-        rawhttp.post(parts.netloc, order.path, body, key=order.key)
+        rawhttp.post(place, order.path, body, key=order.key)
         for body in rawhttp.bodies(unique(order.texts), jobs=order.jobs)
     ]
-    address = (parts.hostname or "127.0.0.1", parts.port or 80)
-    sockets = [socket.create_connection(address, timeout=PATIENCE_S) for _ in range(order.connections)]
-    try:
-        for one in sockets:
-            one.setblocking(False)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return _drive(order, made, sockets)
-    except ValueError as error:
-        raise ConnectionError(str(error)) from error
-    finally:
-        for one in sockets:
-            one.close()
+    with connected(order.url, order.connections) as sockets:
+        try:
+            return _drive(order, made, sockets)
+        except ValueError as error:
+            raise ConnectionError(str(error)) from error
 
 
 def _drive(order: Closed, made: list[bytes], sockets: list[socket.socket]) -> Rate:
     meter = CpuMeter(order.pids)
-    answers: Counter[int] = Counter()
-    jobs = 0
-    batch = msgspec.json.Decoder(_BatchAnswer)
+    counts = _Counts(batches=order.jobs > 0)
     requests = cycle(made)
     halves: dict[int, bytes] = {}
     by_number = {one.fileno(): one for one in sockets}
@@ -123,61 +158,45 @@ def _drive(order: Closed, made: list[bytes], sockets: list[socket.socket]) -> Ra
     with select.epoll() as poll:
         for one in sockets:
             poll.register(one, select.EPOLLIN)
-            one.sendall(next(requests))
-        begin_s = clock() + order.warm_s
-        end_s = begin_s + order.seconds
-        warm = False
-        own_s = 0.0
-        while (now := clock()) < end_s:
-            if not warm and now >= begin_s:
+            send(one, next(requests))
+        begin_s, warm, own_s = clock() + order.warm_s, False, 0.0
+        while (now_s := clock()) < begin_s + order.seconds or not warm:
+            if not warm and now_s >= begin_s:
                 meter.restart()
-                answers.clear()
-                warm, jobs, begin_s, own_s = True, 0, clock(), time.process_time()
-                end_s = begin_s + order.seconds
+                counts.restart()
+                warm, begin_s, own_s = True, clock(), time.process_time()
             ready = poll.poll(PATIENCE_S)
             if not ready:
                 raise TimeoutError(f"no answer within {PATIENCE_S:g} s")
             for number, _ in ready:
                 one = by_number[number]
-                data = one.recv(RECEIVE_BYTES)
-                if not data:
-                    raise ConnectionError("the server closed a connection")
-                if halves and number in halves:
+                data = receive(one)
+                if number in halves:
                     data = halves.pop(number) + data
                 size = whole(data)
                 if not size or len(data) < size:
                     halves[number] = data
                     continue
-                code = rawhttp.status(data)
-                answers[code] += 1
-                if order.jobs and code < 300:
-                    jobs += batch.decode(rawhttp.body(data)).accepted
-                # A socket with nothing in flight takes a request whole, unless it is larger than its buffer.
-                _send(one, next(requests))
+                counts.add(data)
+                send(one, next(requests))
         own_s = time.process_time() - own_s
-        seconds, used = clock() - begin_s, meter.seconds()
-    accepted = sum(count for code, count in answers.items() if code < 300)
+        seconds, used, all_s = clock() - begin_s, meter.seconds(), meter.everything_s()
     return Rate(
         seconds=seconds,
-        accepted=accepted,
-        jobs=jobs if order.jobs else accepted,
-        refused={str(code): count for code, count in answers.items() if code >= 300},
+        accepted=counts.accepted,
+        jobs=counts.jobs,
+        refused=counts.refused,
         own_cpu_s=own_s,
+        others_cpu_s=max(0.0, all_s - own_s - sum(used.values())),
         cpu_s=used,
     )
-
-
-def _send(one: socket.socket, request: bytes) -> None:
-    sent = one.send(request)
-    if sent < len(request):
-        one.settimeout(PATIENCE_S)
-        one.sendall(request[sent:])
-        one.setblocking(False)
 
 
 def main() -> int:
     """Carry out the order on the standard input; 1 with one line when the server does not answer."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Closed)
+    # Nothing here makes cycles, and a collection would walk through everything that was made beforehand.
+    gc.disable()
     try:
         found = drive(order)
     except OSError as error:

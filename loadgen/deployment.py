@@ -65,6 +65,11 @@ class Deployment:
         self.url = pipeline.urls.api
         self._client = Client(self.url)
 
+    @property
+    def settings(self) -> Settings:
+        """The settings as they came out, with every server's URL."""
+        return self._pipeline.settings
+
     async def submit(
         self,
         texts: Sequence[str],
@@ -156,11 +161,6 @@ class Deployment:
     def pids(self) -> dict[str, int]:
         """Return the process ids of all children by name."""
         return {name: child.pid for name, child in self._pipeline.children.items() if child.pid is not None}
-
-    @property
-    def settings(self) -> Settings:
-        """The settings as they came out: with every server's URL and port."""
-        return self._pipeline.settings
 
     @contextmanager
     def frozen(self, name: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The pipeline as the figures of admission want it: keys on, the queue as good as endless, the batcher frozen."""
+"""The pipeline as the figures of admission want it: with a key, and, to accept alone, with a frozen batcher."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -12,11 +12,12 @@ from loadgen.deployment import Deployment, deployed
 # A batch takes no time: what is frozen need not do anything, and what drains at the end is fast.
 MODEL: Final = "simulated:0,0"
 ENDLESS_JOBS: Final = "10000000"
+KEYS: Final = "api_keys"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen:
-    """A deployment whose batcher takes nothing, and a key of it, empty where there are none."""
+class Keyed:
+    """A deployment, and a key of it, empty where there are none."""
 
     deployment: Deployment
     key: str
@@ -34,14 +35,17 @@ class Frozen:
 
 
 @asynccontextmanager
-async def frozen(broker: str, **settings: str) -> AsyncIterator[Frozen]:
-    """Run a pipeline that accepts and does nothing else; ``settings`` go over what is set here.
+async def keyed(broker: str, **settings: str) -> AsyncIterator[Keyed]:
+    """Run a pipeline that asks for a key; raises `OperatorError` when it does not start."""
+    key = secrets.token_hex(16) if KEYS in BY_FIELD else ""
+    keys = {KEYS: f"bench:{key}"} if key else {}
+    async with deployed(broker, **(keys | settings)) as deployment:
+        yield Keyed(deployment=deployment, key=key)
 
-    Raises:
-        OperatorError: it does not start.
-    """
-    key = secrets.token_hex(16) if "api_keys" in BY_FIELD else ""
-    wanted = {"model": MODEL, "queue_limit": ENDLESS_JOBS} | ({"api_keys": f"bench:{key}"} if key else {})
-    async with deployed(broker, **(wanted | settings)) as deployment:
-        with deployment.frozen("batcher-1"):
-            yield Frozen(deployment=deployment, key=key)
+
+@asynccontextmanager
+async def frozen(broker: str) -> AsyncIterator[Keyed]:
+    """Run a pipeline that accepts without end and does nothing else; raises as `keyed` does."""
+    async with keyed(broker, model=MODEL, queue_limit=ENDLESS_JOBS) as ours:
+        with ours.deployment.frozen("batcher-1"):
+            yield ours

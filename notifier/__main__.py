@@ -9,6 +9,7 @@ from websockets.asyncio.server import Server
 from inferq.background import end, spawn
 from inferq.errors import Unavailable
 from inferq.feed import Feed
+from inferq.keyring import KeyRing
 from inferq.process import run
 from inferq.redis import connect
 from inferq.server import listen
@@ -26,6 +27,7 @@ _log = structlog.get_logger(__name__)
 
 async def main(settings: Settings, stopping: asyncio.Event) -> None:
     """Serve until ``stopping``."""
+    keys = KeyRing.of(settings)
     redis = connect(settings.redis_url)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     feed = Feed(store, settings.redis_url)
@@ -37,20 +39,22 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             return {"redis": error.detail, "feed": "unknown"}
         return {"redis": "ok", "feed": "ok" if feed.ready else "away"}
 
-    notifier = Notifier(Waiters(store, feed), Metrics(), checks)
+    notifier = Notifier(Waiters(store, feed), keys, Metrics(), checks)
     listener = listen(settings.host, settings.notifier_port, setting="INFERQ_NOTIFIER_PORT")
     following: asyncio.Task[None] | None = None
+    watching: asyncio.Task[None] | None = None
     server: Server | None = None
     try:
         server = await notifier.serve(listener)
         following = spawn(feed.run(), "feed")
+        watching = spawn(keys.watch(), "keys")
         _log.info("notifier.listening", host=settings.host, port=settings.notifier_port)
         await stopping.wait()
     finally:
         if server is not None:
             await _close(server)
         listener.close()
-        await end(following)
+        await end(following, watching)
         await redis.aclose()
     _log.info("notifier.stopped")
 

@@ -19,6 +19,8 @@ from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import Event, State
 
+from inferq.errors import Unauthorized
+from inferq.keyring import KeyRing, the_one
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
 from notifier.waiters import UnknownJob, Waiters
@@ -32,6 +34,7 @@ OPEN_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 2.0
 PING_EVERY_S: Final = 20.0
 
+NO_KEY: Final = 4401
 UNKNOWN_JOB: Final = 4404
 TOO_MANY: Final = 4429
 RESTART: Final = 1012
@@ -86,9 +89,16 @@ class Notifier:
     """Serves connections; each waits for one job's end."""
 
     def __init__(
-        self, waiters: Waiters, metrics: Metrics, checks: Checks, *, max_sockets: int = MAX_SOCKETS
+        self,
+        waiters: Waiters,
+        keys: KeyRing,
+        metrics: Metrics,
+        checks: Checks,
+        *,
+        max_sockets: int = MAX_SOCKETS,
     ) -> None:
-        self._waiters, self._metrics, self._checks, self._max_sockets = waiters, metrics, checks, max_sockets
+        self._waiters, self._keys = waiters, keys
+        self._metrics, self._checks, self._max_sockets = metrics, checks, max_sockets
         self._sockets = 0
         self._open = metrics.gauge("sockets", "Open WebSocket connections")
         self._closed = metrics.counter("sockets_closed", "Connections that ended, by close code", "code")
@@ -147,12 +157,17 @@ class Notifier:
 
     async def _serve(self, connection: Connection) -> None:
         assert connection.request is not None, "the handshake is done"
+        try:
+            caller = self._keys.caller(_authorization(connection.request.headers))
+        except Unauthorized:
+            await connection.close(NO_KEY, "an API key is needed")
+            return
         match = _JOB_PATH.fullmatch(connection.request.path.partition("?")[0])
         if match is None:
             await connection.close(UNKNOWN_JOB, "no such job")
             return
         try:
-            record = await self._waiters.final_record(match[1], connection.gone)
+            record = await self._waiters.final_record(caller, match[1], connection.gone)
         except UnknownJob:
             await connection.close(UNKNOWN_JOB, "no such job")
             return
@@ -163,6 +178,12 @@ class Notifier:
                 connection.protocol.send_close(1000)
                 self._pushed.inc()
         await connection.close(1000)
+
+
+def _authorization(headers: Headers) -> bytes | None:
+    values = headers.get_all("Authorization")
+    # What is no ASCII is no key; it only has to stay that.
+    return the_one((b"authorization", value.encode(errors="replace")) for value in values)
 
 
 def _response(status: int, body: bytes, media_type: str = "application/json") -> Response:

@@ -4,8 +4,9 @@ Each waiting connection has one slot, not a queue: only a final record is ever s
 """
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
+from inferq.apikeys import Caller, may_see
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable
 from inferq.feed import Feed
@@ -18,7 +19,7 @@ LOOK_AGAIN_S: Final = 0.2
 
 
 class UnknownJob(Exception):
-    """There is no record of the job."""
+    """There is no record of the job, or it is not the caller's to see."""
 
 
 class Waiters:
@@ -27,11 +28,11 @@ class Waiters:
     def __init__(self, store: Store, feed: Feed) -> None:
         self._store, self._feed = store, feed
 
-    async def final_record(self, job_id: str, gone: asyncio.Future[None]) -> bytes | None:
+    async def final_record(self, caller: Caller, job_id: str, gone: asyncio.Future[None]) -> bytes | None:
         """Wait for the job's end and return its record as JSON, at once when it has ended; None once ``gone`` is done.
 
         Raises:
-            UnknownJob: there is no such job.
+            UnknownJob: there is no such job, or it is another key's.
         """
         ended: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
@@ -47,22 +48,32 @@ class Waiters:
         end = self._feed.watch(job_id, watch)
         gone.add_done_callback(give_up)
         try:
-            record = await self._look(job_id, ended)
+            record = await self._look(caller, job_id, ended, gone)
             return await ended if record is None else record
         finally:
             gone.remove_done_callback(give_up)
             end()
 
-    async def _look(self, job_id: str, ended: asyncio.Future[bytes | None]) -> bytes | None:
-        """Return the record if the job has ended; None when that is still to be waited for, or is known otherwise."""
+    async def _look(
+        self,
+        caller: Caller,
+        job_id: str,
+        ended: asyncio.Future[bytes | None],
+        gone: asyncio.Future[None],
+    ) -> bytes | None:
+        """Return the record if the job has ended; None when that is still to be waited for, or is known otherwise.
+
+        An event does not say whose job it is, so a caller that may not see everything is looked up for in any case.
+        """
         backoff = Backoff(first_s=LOOK_AGAIN_S)
-        while not ended.done():
+        news: asyncio.Future[Any] = ended if caller.admin else gone
+        while not news.done():
             try:
-                record = await self._store.read(job_id)
+                found = await self._store.owned(job_id)
             except Unavailable:
-                await asyncio.wait([ended], timeout=backoff.next_s())
+                await asyncio.wait([news], timeout=backoff.next_s())
                 continue
-            if record is None:
+            if found is None or not may_see(caller, found.owner):
                 raise UnknownJob
-            return record if decode_record(record).final else None
+            return found.record if decode_record(found.record).final else None
         return None

@@ -3,10 +3,9 @@
 A consumer alone, without a worker: messages wait in the queue, and batches of a size are acked as they come, chosen at
 random from what is held, as the composition of batches does. Servers are started for it, and their time is not counted.
 
-For RabbitMQ also what a publish and its confirm cost an ingress's process: ours, and aio-pika's `Exchange.publish`.
+What a publish and its confirm cost an ingress's process is a figure of `make bench ONLY=admission`.
 
     python -m scripts.broker_cost [--broker streams|rabbitmq] [--jobs 20000] [--sizes 4,16] [--prefetch 64] [--rounds 3]
-        [--in-flight 64]
 """
 
 import argparse
@@ -16,7 +15,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -28,7 +27,7 @@ from aio_pika.abc import AbstractChannel
 from inferq.broker.base import Broker
 from inferq.broker.rabbitmq import RabbitBroker
 from inferq.broker.streams import StreamsBroker
-from inferq.jobs import Job, OpenJob, Status
+from inferq.jobs import Job
 from inferq.messages import Delivery, encode_job
 from inferq.names import Names
 from inferq.rabbitnode import PrivateRabbit
@@ -123,78 +122,13 @@ async def fill_rabbit(channel: AbstractChannel, queue: str, jobs: int) -> None:
         )
 
 
-async def measure_publish(
-    publish: Callable[[str, bytes], Awaitable[object]], *, jobs: int, in_flight: int
-) -> tuple[float, float]:
-    """Publish so many messages, confirmed; return microseconds of CPU a message, and messages a second."""
-    left = iter(_messages(jobs))
-
-    async def go_on() -> None:
-        for job_id, message in left:
-            await publish(job_id, message)
-
-    begun, begun_cpu = time.perf_counter(), time.process_time()
-    async with asyncio.timeout(ROUND_S), asyncio.TaskGroup() as group:
-        for _ in range(in_flight):
-            group.create_task(go_on())
-    cpu, wall = time.process_time() - begun_cpu, time.perf_counter() - begun
-    return cpu / jobs * 1e6, jobs / wall
-
-
-async def compare_publishers(
-    broker: RabbitBroker, channel: AbstractChannel, names: Names, *, jobs: int, in_flight: int, rounds: int
-) -> None:
-    """Print what publishing costs, ours and the library's."""
-    queue = names.queues()[0]
-    exchange = await channel.get_exchange(names.exchange)
-
-    async def ours(job_id: str, message: bytes) -> None:
-        await broker.requeue(
-            OpenJob(
-                job_id=job_id,
-                status=Status.QUEUED,
-                due_ms=0,
-                created_ms=0,
-                queue=queue,
-                message=message,
-            )
-        )
-
-    async def the_librarys(job_id: str, message: bytes) -> None:
-        await exchange.publish(
-            aio_pika.Message(
-                message,
-                message_id=job_id,
-                content_type="application/json",
-                delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-            ),
-            routing_key=queue,
-        )
-
-    figures: dict[str, list[tuple[float, float]]] = {}
-    for _ in range(rounds):
-        for name, publish in (("ours", ours), ("aio-pika's", the_librarys)):
-            seen = await measure_publish(publish, jobs=jobs, in_flight=in_flight)
-            figures.setdefault(name, []).append(seen)
-            await (await channel.get_queue(queue, ensure=False)).purge()
-    for name, measured in figures.items():
-        cpu_us = statistics.median(cpu for cpu, _ in measured)
-        rate = statistics.median(rate for _, rate in measured)
-        print(
-            f"rabbitmq, published by {name}, {in_flight} in flight: {cpu_us:.1f} us of CPU a message,"
-            f" {rate:.0f} messages/s ({jobs} messages, median of {rounds})"
-        )
-
-
 def _messages(count: int) -> list[tuple[str, bytes]]:
     ids = [os.urandom(16).hex() for _ in range(count)]
     now_ms = int(time.time() * 1000)
     return [(one, encode_job(Job(job_id=one, model="builtin", text=TEXT, created_ms=now_ms))) for one in ids]
 
 
-async def compare(
-    kind: str, *, jobs: int, sizes: Sequence[int], prefetch: int, rounds: int, in_flight: int
-) -> None:
+async def compare(kind: str, *, jobs: int, sizes: Sequence[int], prefetch: int, rounds: int) -> None:
     """Print the figures of one broker."""
     names = Names()
     async with AsyncExitStack() as stack:
@@ -232,8 +166,6 @@ async def compare(
                 f"{kind}, acked {size} at a time: {cpu_us:.1f} us of CPU a job, {rate:.0f} jobs/s"
                 f" ({jobs} jobs, prefetch {prefetch}, median of {rounds})"
             )
-        if channel is not None and isinstance(broker, RabbitBroker):
-            await compare_publishers(broker, channel, names, jobs=jobs, in_flight=in_flight, rounds=rounds)
 
 
 @asynccontextmanager
@@ -251,15 +183,12 @@ async def _redis_of(valkey: EmbeddedValkey) -> AsyncIterator[Client]:
 
 def main() -> None:
     """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(
-        description="CPU per job of consuming, acking and publishing, for each broker."
-    )
+    parser = argparse.ArgumentParser(description="CPU per job of consuming and acking, for each broker.")
     parser.add_argument("--broker", choices=["streams", "rabbitmq"], action="append")
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--sizes", default="4,16")
     parser.add_argument("--prefetch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--in-flight", type=int, default=64)
     asked = parser.parse_args()
     sizes = [int(size) for size in asked.sizes.split(",")]
     for kind in asked.broker or ["streams", "rabbitmq"]:
@@ -270,7 +199,6 @@ def main() -> None:
                 sizes=sizes,
                 prefetch=asked.prefetch,
                 rounds=asked.rounds,
-                in_flight=asked.in_flight,
             )
         )
 

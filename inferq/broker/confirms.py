@@ -1,11 +1,14 @@
 """Takes a publisher's confirms, and what comes back as unroutable, out of what a RabbitMQ server sends.
 
+It also overhears whether the server takes messages at all: one that is short of memory or disk says so.
+
 Rules:
 
 1. Only one channel's frames are taken, the one that publishes.
 2. A returned message is a method, a header and its bodies in one piece. Of these the header says which one it is; a
    broker confirms it afterwards like any other, so it has to be reported first.
 3. What cannot be read raises, and so ends the connection: a lost return would pass for a confirmed message.
+4. That the server blocks the connection is noted and passed on: the library heeds it too.
 """
 
 from typing import Final, Protocol
@@ -17,6 +20,8 @@ _ACK: Final = b"\x00\x3c\x00\x50"
 _NACK: Final = b"\x00\x3c\x00\x78"
 _CONFIRMS: Final = (_ACK, _NACK)
 _RETURN: Final = b"\x00\x3c\x00\x32"
+_BLOCKED: Final = b"\x00\x0a\x00\x3c"
+_UNBLOCKED: Final = b"\x00\x0a\x00\x3d"
 
 
 class Confirmed(Protocol):
@@ -30,10 +35,14 @@ class Confirmed(Protocol):
 
 
 class ConfirmSieve(Sieve):
-    """Takes the confirms of the channel that `listen` names; until then it takes nothing."""
+    """Takes the confirms of the channel that `listen` names; until then it takes nothing.
+
+    ``blocked`` is why the server takes no messages now; None while it does.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.blocked: str | None = None
         self._channel = -1
         self._listener: Confirmed | None = None
         self._returning = False
@@ -44,6 +53,9 @@ class ConfirmSieve(Sieve):
         self._channel, self._listener = channel, listener
 
     def _takes(self, kind: int, channel: int, data: bytes, begin: int, end: int) -> bool:
+        if channel == 0:
+            self._overhear(kind, data, begin)
+            return False
         if channel != self._channel or self._listener is None:
             return False
         if kind == METHOD:
@@ -67,3 +79,13 @@ class ConfirmSieve(Sieve):
             return False
         self._returning = self._left > 0
         return True
+
+    def _overhear(self, kind: int, data: bytes, begin: int) -> None:
+        if kind != METHOD:
+            return
+        name = data[begin : begin + 4]
+        if name == _BLOCKED:
+            reason = data[begin + 5 : begin + 5 + data[begin + 4]]
+            self.blocked = reason.decode(errors="replace")
+        elif name == _UNBLOCKED:
+            self.blocked = None

@@ -67,10 +67,12 @@ class Publisher:
         What it gets else:
             Returned: there is no such queue.
             QueueFull: the queue refuses it.
-            Unavailable: the channel ended, or nothing came within `CONFIRM_S`.
+            Unavailable: the channel ended, the broker takes no messages, or nothing came within `CONFIRM_S`.
         """
-        if self._ended:
-            waiter.set_exception(Unavailable(_LOST))
+        try:
+            self.require_open()
+        except Unavailable as error:
+            waiter.set_exception(error)
             return
         overdue_s = self._loop.time() + CONFIRM_S
         # Unique for each attempt of this publisher: by it a returned message is known.
@@ -83,6 +85,23 @@ class Publisher:
         self._flush_soon()
         if self._timer is None:
             self._timer = self._loop.call_at(overdue_s, self._give_up)
+
+    @property
+    def open(self) -> bool:
+        """Whether messages are taken now."""
+        return not self._ended and self._connection.blocked is None
+
+    def require_open(self) -> None:
+        """Refuse what could only fail; raises `Unavailable`.
+
+        What is written to a broker that has blocked the connection waits in the socket and is taken after the alarm,
+        when its caller has long been refused.
+        """
+        if self._ended:
+            raise Unavailable(_LOST)
+        reason = self._connection.blocked
+        if reason is not None:
+            raise Unavailable(f"the broker takes no messages now: {reason}")
 
     def confirmed(self, tag: int, *, multiple: bool, taken: bool) -> None:
         """Settle what the broker took or refused."""

@@ -1,12 +1,13 @@
 """New jobs on RabbitMQ: record first, message second, and an end to the record when the message was not taken.
 
-All that come in one turn of the loop share the call that makes their records. The confirm of a message then goes to its
+All that come at about the same time share the call that makes their records. The confirm of a message then goes to its
 caller directly: each await and each future between the two cost as much as the confirm.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -17,6 +18,7 @@ from inferq.broker.base import TakenBack
 from inferq.broker.publisher import Returned
 from inferq.broker.room import Room
 from inferq.errors import HttpError, QueueFull, Unavailable
+from inferq.gather import Asked, Gather
 from inferq.jobs import ErrorCode
 from inferq.steps import Origin, fail
 from inferq.store import ID_TAKEN, Store
@@ -30,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 Send = Callable[[Origin, asyncio.Future[None]], None]
 Again = Callable[[str, bytes, str], Awaitable[None]]
-_Submit = tuple[Origin, asyncio.Future[None]]
+_Submit = Asked[Origin, None]
 
 
 class RabbitSubmits:
@@ -41,11 +43,12 @@ class RabbitSubmits:
 
     def __init__(self, store: Store, room: Room, send: Send, again: Again) -> None:
         self._store, self._room, self._send, self._again = store, room, send, again
-        self._gathered: list[_Submit] = []
+        self._new = Gather[Origin, None](partial(self._make, resumed=False))
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Give what is under way a moment."""
+        await self._new.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=END_AT_CLOSE_S)
             # The sweeper finds what is left.
@@ -55,19 +58,14 @@ class RabbitSubmits:
         """Make record and message; raises `QueueFull` or `Unavailable`."""
         if not self._room.grant(1):
             raise self._full()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        if not self._gathered:
-            loop.call_soon(self._begin)
-        self._gathered.append((origin, future))
-        await self._settled(origin, future)
+        await self._settled(origin, self._new.ask(origin))
 
     async def accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
         """Make records and messages in one go; for each None once both are safe, or why not."""
         granted = self._room.grant(len(origins))
         loop = asyncio.get_running_loop()
-        submits: list[_Submit] = [(origin, loop.create_future()) for origin in origins[:granted]]
-        self._spawn(self._make(submits, resumed=resumed))
+        submits: list[_Submit] = [Asked(origin, loop.create_future()) for origin in origins[:granted]]
+        self._spawn(self._make_many(submits, resumed=resumed))
         answers: list[HttpError | None] = []
         try:
             for origin, future in submits:
@@ -82,28 +80,25 @@ class RabbitSubmits:
                 self._give_up(origin, future)
         return [*answers, *[self._full()] * (len(origins) - granted)]
 
-    def _begin(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        self._spawn(self._make(gathered, resumed=False))
+    async def _make_many(self, submits: Sequence[_Submit], *, resumed: bool) -> None:
+        try:
+            await self._make(submits, resumed=resumed)
+        except Exception as error:
+            # The records may be there although the reply is not.
+            for _, future in submits:
+                if not future.done():
+                    future.set_exception(error)
 
     async def _make(self, submits: Sequence[_Submit], *, resumed: bool) -> None:
         """Make the records, and publish those that are there."""
-        # A caller that left before anything was sent leaves nothing behind.
-        waited = [submit for submit in submits if not submit[1].done()]
-        try:
-            created = await self._store.create_many([origin for origin, _ in waited])
-            for (origin, future), made in zip(waited, created, strict=True):
-                if future.done():
-                    continue
-                if made or (resumed and await self._adopted(origin, future)):
-                    self._send(origin, future)
-                elif not resumed:
-                    future.set_exception(_Foreign(ID_TAKEN))
-        except Exception as error:
-            # The records may be there although the reply is not.
-            for _, future in waited:
-                if not future.done():
-                    future.set_exception(error)
+        created = await self._store.create_many([origin for origin, _ in submits])
+        for (origin, future), made in zip(submits, created, strict=True):
+            if future.done():
+                continue
+            if made or (resumed and await self._adopted(origin, future)):
+                self._send(origin, future)
+            elif not resumed:
+                future.set_exception(_Foreign(ID_TAKEN))
 
     async def _adopted(self, origin: Origin, future: asyncio.Future[None]) -> bool:
         """Say whether a submit that was begun before is to be published; if not, the future is settled."""
@@ -127,6 +122,8 @@ class RabbitSubmits:
             self._room.refused()
             raise Unavailable(error.detail) from None
         except BaseException as error:
+            if isinstance(error, QueueFull):
+                self._room.shut()
             self._room.refused()
             self._end_soon(origin, str(error) or "the submit was given up")
             raise

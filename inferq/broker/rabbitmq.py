@@ -60,8 +60,8 @@ class RabbitBroker:
 
     @property
     def ready(self) -> bool:
-        """Whether the publishing connection stands."""
-        return self._link.ready
+        """Whether the publishing connection stands, and the broker takes messages over it."""
+        return self._link.ready and self._publisher is not None and self._publisher.open
 
     async def open(self) -> None:
         """Connect and declare; raises `OperatorError` or `Unavailable`."""
@@ -186,8 +186,9 @@ class RabbitBroker:
         self._publisher = await publisher_over(connection, channel)
 
     def _require_ready(self) -> None:
-        if not self.ready:
+        if self._publisher is None or not self._link.ready:
             raise Unavailable("the broker is away")
+        self._publisher.require_open()
         if self._poller is None:
             # Only who accepts needs the count; a batcher does not pay for it.
             self._poller = spawn(self._poll(), "amqp-depth")
@@ -223,7 +224,7 @@ class RabbitBroker:
     def _publish(
         self, exchange: str, queue: str, body: bytes, job_id: str, waiter: asyncio.Future[None]
     ) -> None:
-        if self._publisher is None or not self.ready:
+        if self._publisher is None or not self._link.ready:
             waiter.set_exception(Unavailable("the broker is away"))
         else:
             self._publisher.publish(exchange, queue, body, job_id, waiter)
@@ -251,8 +252,10 @@ class RabbitBroker:
                 _log.debug("broker.depth_unknown", error=str(error))
 
     def _counting(self) -> AbstractChannel:
-        if self._counter is None or not self.ready:
+        if self._counter is None or self._publisher is None or not self.ready:
             raise Unavailable("the broker is away")
+        # A blocked connection answers nothing, and a question that is given up ends its channel.
+        self._publisher.require_open()
         return self._counter
 
     async def _count(self, queue: str) -> int:

@@ -77,6 +77,11 @@ class PublishingConnection(aio_pika.Connection):
         """Whether more is written than the socket takes."""
         return self._wire.paused
 
+    @property
+    def blocked(self) -> str | None:
+        """Why the server takes no messages now, in its words; None while it does."""
+        return self._sieve.blocked
+
     def write(self, frames: bytes) -> None:
         """Send whole frames at once, beside what the library sends; dropped when the connection has ended."""
         self._wire.write(frames)

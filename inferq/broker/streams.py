@@ -12,7 +12,7 @@ from inferq.broker.base import Counted, DeadEntry, Deliver
 from inferq.broker.stream_consumer import StreamConsumer, ensure_group
 from inferq.broker.stream_scripts import ACCEPT, DEPTHS, REQUEUE
 from inferq.errors import HttpError, QueueFull, Unavailable, Undecodable
-from inferq.gather import Gather
+from inferq.gather import Asked, Gather
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, decode_dead
 from inferq.moves import MOST_JOBS, Call
@@ -42,7 +42,7 @@ class StreamsBroker:
         self._queues = tuple(queues)
         self._limit_jobs = limit_jobs
         self._ready = False
-        self._entries = Gather[Origin, int](self._accept)
+        self._entries = Gather[Origin, int](self._accept_gathered)
         self._counted = Counted()
 
     @property
@@ -58,8 +58,9 @@ class StreamsBroker:
         self._ready = True
 
     async def close(self) -> None:
-        """Nothing to let go of: the connections are the store's."""
+        """Let go; the connections are the store's."""
         self._ready = False
+        await self._entries.close()
 
     async def accept(self, origin: Origin) -> None:
         """Create record and entry in one step; raises `QueueFull` or `Unavailable`."""
@@ -76,6 +77,12 @@ class StreamsBroker:
         except Unavailable as error:
             return [error] * len(origins)
         return [self._refusal(answer, resumed=resumed) for answer in answers]
+
+    async def _accept_gathered(self, asked: Sequence[Asked[Origin, int]]) -> None:
+        answers = await self._accept([origin for origin, _ in asked])
+        for (_, future), answer in zip(asked, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
 
     async def _accept(self, origins: Sequence[Origin]) -> list[int]:
         """Return the script's answer for each."""

@@ -1,6 +1,6 @@
 """The HTTP API and push, as the commands use them: submit, follow, read.
 
-A submit is repeated only when it surely did not become a job: the answer was 503, or no connection came about.
+A submit is repeated only when it surely did not become a job: the answer was 429 or 503, or no connection came about.
 """
 
 import asyncio
@@ -25,6 +25,9 @@ from inferq.settings import LOOPBACK
 MAX_IN_FLIGHT: Final = 64
 PATIENCE_S: Final = 60.0
 FOLLOW_S: Final = 600.0
+NO_KEY: Final = (
+    "set INFERQ_API_KEY to a key of this deployment, or name a file that holds one with --key-file"
+)
 _REQUEST_TIMEOUT_S: Final = 10.0
 _LONGEST_RETRY_AFTER_S: Final = 30.0
 _MOST_RECORD_BYTES: Final = 1024 * 1024
@@ -36,6 +39,10 @@ class Refused(InferqError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
         self.code, self.detail = code, detail
+
+
+class KeyRefused(OperatorError):
+    """The API asks for a key and got none, or one that it does not know."""
 
 
 class _Problem(msgspec.Struct):
@@ -69,14 +76,20 @@ class Outcome:
 class Api:
     """A connection to one deployment; made by `open_api`."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str, *, patience_s: float, follow_s: float) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, url: str, *, key: str | None, patience_s: float, follow_s: float
+    ) -> None:
         self._client = client
-        self._url = url
+        self._url, self._key = url, key
         self._patience_s, self._follow_s = patience_s, follow_s
         self._direct = urlsplit(url).hostname in LOOPBACK
 
     async def run(self, text: str) -> Outcome:
-        """Submit a text and follow it to its end; what goes wrong is in the outcome."""
+        """Submit a text and follow it to its end; what goes wrong is in the outcome.
+
+        Raises:
+            KeyRefused: the API key is missing or wrong, which is so for every text.
+        """
         begun = time.perf_counter()
         accepted_ms = 0.0
         try:
@@ -102,14 +115,14 @@ class Api:
         """Return a record as JSON; raises Refused."""
         response = await self._get(f"/v1/jobs/{job_id}")
         if response.status_code != 200:
-            raise _refusal(response)
+            raise self._refusal(response)
         return response.content
 
     async def stats(self) -> dict[str, Any]:
         """Return the statistics; raises Refused."""
         response = await self._get("/v1/stats")
         if response.status_code != 200:
-            raise _refusal(response)
+            raise self._refusal(response)
         return msgspec.json.decode(response.content, type=dict[str, Any])
 
     async def _submit(self, text: str) -> _Accepted:
@@ -128,8 +141,8 @@ class Api:
             else:
                 if response.status_code == 202:
                     return msgspec.json.decode(response.content, type=_Accepted)
-                refusal = _refusal(response)
-                if response.status_code != 503:
+                refusal = self._refusal(response)
+                if response.status_code not in {429, 503}:
                     raise refusal
                 wait_s = max(wait_s, _retry_after_s(response))
             if time.monotonic() + wait_s > deadline:
@@ -147,9 +160,16 @@ class Api:
             ) from None
 
     async def _pushed(self, stream_url: str) -> bytes | None:
-        direct: dict[str, Any] = {"proxy": None} if self._direct else {}
+        options: dict[str, Any] = {"proxy": None} if self._direct else {}
+        if self._key is not None:
+            if self._url.startswith("https://") and not stream_url.startswith("wss://"):
+                # Over there everybody on the way could read the key; polling does as well.
+                return None
+            options["additional_headers"] = {"Authorization": f"Bearer {self._key}"}
         try:
-            async with connect(stream_url, compression=None, max_size=_MOST_RECORD_BYTES, **direct) as socket:
+            async with connect(
+                stream_url, compression=None, max_size=_MOST_RECORD_BYTES, **options
+            ) as socket:
                 raw = await socket.recv(decode=False)
         except (OSError, TimeoutError, ValueError, WebSocketException):
             return None
@@ -164,9 +184,15 @@ class Api:
                     return raw
             except Refused as refusal:
                 # Anything else may pass: the service may be starting again.
-                if refusal.code in {"not_found", "unauthorized", "forbidden"}:
+                if refusal.code in {"not_found", "forbidden"}:
                     raise
             await asyncio.sleep(backoff.next_s())
+
+    def _refusal(self, response: httpx.Response) -> Refused:
+        if response.status_code == 401:
+            which = "an API key" if self._key is None else "another API key"
+            raise KeyRefused(f"{self._url} asks for {which}: {NO_KEY}")
+        return _refusal(response)
 
     async def _get(self, path: str) -> httpx.Response:
         try:
@@ -177,21 +203,24 @@ class Api:
 
 @asynccontextmanager
 async def open_api(
-    url: str, *, patience_s: float = PATIENCE_S, follow_s: float = FOLLOW_S
+    url: str, *, key: str | None = None, patience_s: float = PATIENCE_S, follow_s: float = FOLLOW_S
 ) -> AsyncIterator[Api]:
-    """Make a client of the API at ``url``; nothing is sent yet.
+    """Make a client of the API at ``url``, with an API key where that asks for one; nothing is sent yet.
 
     ``patience_s`` is how long a submit is tried, ``follow_s`` how long a job is waited for.
     """
+    headers = {"Content-Type": "application/json"}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
     async with httpx.AsyncClient(
         base_url=url,
-        headers={"Content-Type": "application/json"},
+        headers=headers,
         timeout=_REQUEST_TIMEOUT_S,
         limits=httpx.Limits(max_connections=MAX_IN_FLIGHT, max_keepalive_connections=MAX_IN_FLIGHT),
         # A proxy of the environment cannot reach this machine's loopback.
         trust_env=urlsplit(url).hostname not in LOOPBACK,
     ) as client:
-        yield Api(client, url, patience_s=patience_s, follow_s=follow_s)
+        yield Api(client, url, key=key, patience_s=patience_s, follow_s=follow_s)
 
 
 def _is_final(raw: bytes) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from inferq.cli.deployment import Deployment, find
+from inferq.cli.deployment import Deployment, Endpoint, find
 from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
 from inferq.probe import ask, reachable
@@ -39,8 +39,11 @@ class Wrong(Exception):
         self.detail, self.cure = detail, cure
 
 
-async def examine(state_dir: Path | None, url: str | None) -> AsyncIterator[Finding]:
-    """Yield findings one by one; a check whose ground is missing is left out."""
+async def examine(state_dir: Path | None, place: Endpoint | None, key: str | None) -> AsyncIterator[Finding]:
+    """Yield findings one by one; a check whose ground is missing is left out.
+
+    One job goes to ``place``, else to the deployment itself, with ``key`` where one is given.
+    """
     yield await _checked("python", _python)
     try:
         deployment = find(state_dir)
@@ -60,7 +63,7 @@ async def examine(state_dir: Path | None, url: str | None) -> AsyncIterator[Find
         yield await _checked("broker", lambda: _broker(settings))
     yield await _checked("model", lambda: _model(settings))
     yield await _checked("device", lambda: _device(settings))
-    yield await _checked("one job", lambda: _one_job(url or deployment.api_url))
+    yield await _checked("one job", lambda: _one_job(place or deployment.endpoint(key)))
 
 
 async def _checked(name: str, check: Callable[[], Awaitable[str]]) -> Finding:
@@ -184,12 +187,16 @@ async def _device(settings: Settings) -> str:
     return f"onnxruntime {onnxruntime.__version__} uses {used}"
 
 
-async def _one_job(url: str) -> str:
-    from inferq.cli.api import open_api
+async def _one_job(place: Endpoint) -> str:
+    from inferq.cli.api import NO_KEY, KeyRefused, open_api
 
-    async with open_api(url, patience_s=5.0, follow_s=30.0) as api:
+    url = place.url
+    async with open_api(url, key=place.key, patience_s=5.0, follow_s=30.0) as api:
         await api.check()
-        outcome = await api.run(SAMPLE)
+        try:
+            outcome = await api.run(SAMPLE)
+        except KeyRefused as refused:
+            raise Wrong(f"{url} asks for an API key that it knows", NO_KEY) from refused
     record = outcome.record
     if outcome.refusal is not None:
         raise Wrong(

@@ -18,6 +18,7 @@ from inferq.cli.running import INTERRUPTED, for_eyes, prepare_model, run_with
 from inferq.cli.terminal import output, printable, progress, row, run, table
 from inferq.errors import OperatorError
 from inferq.local import RABBITMQ, LocalPipeline
+from inferq.ports import LOOPBACK
 from inferq.settings import Settings, load, with_values
 
 if TYPE_CHECKING:
@@ -44,8 +45,15 @@ def demo(flags: dict[str, str]) -> None:
     Nothing of it stays: its data lies in a temporary folder.
     """
     settings, _ = load(os.environ, flags)
-    settings = with_values(settings, log_format=for_eyes(settings))
+    settings = with_values(without_keys(settings), log_format=for_eyes(settings))
     raise typer.Exit(_demo(settings))
+
+
+def without_keys(settings: Settings) -> Settings:
+    """Return settings without API keys, which only we would use; what they allowed beyond loopback goes with them."""
+    if not settings.api_keys:
+        return settings
+    return with_values(settings, api_keys="", host=settings.host if settings.allow_open else LOOPBACK)
 
 
 def _demo(settings: Settings) -> int:

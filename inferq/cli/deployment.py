@@ -2,14 +2,23 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferq import runfile
 from inferq.addresses import host_port
+from inferq.cli.credentials import given_key, own_key
 from inferq.errors import OperatorError
 from inferq.probe import reachable
 from inferq.settings import Settings, load, require_servers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where the HTTP API is, and the API key to send, if any."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +32,10 @@ class Deployment:
     def api_url(self) -> str:
         """Where the HTTP API is."""
         return f"http://{host_port(reachable(self.settings.host), self.settings.ingress_port)}"
+
+    def endpoint(self, key: str | None) -> Endpoint:
+        """Where the HTTP API is, with the key that is given, else one of the deployment's own."""
+        return Endpoint(url=self.api_url, key=key or own_key(self.settings.api_keys))
 
 
 def find(state_dir: Path | None, environ: Mapping[str, str] | None = None) -> Deployment:
@@ -59,15 +72,25 @@ def find_servers(state_dir: Path | None) -> Settings:
     return require_servers(deployment.settings)
 
 
-def api_url(url: str | None, state_dir: Path | None, environ: Mapping[str, str] | None = None) -> str:
-    """Return the HTTP API's address: as given, else the port that the environment sets, else that of `inferq up`."""
-    if url is not None:
-        return checked_url(url)
+def endpoint(
+    url: str | None,
+    state_dir: Path | None,
+    key_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Endpoint:
+    """Return where the HTTP API is: as given, else the port that the environment sets, else that of `inferq up`.
+
+    Raises:
+        OperatorError: what is given is no URL or no key, or a setting is not allowed.
+    """
     environ = os.environ if environ is None else environ
+    key = given_key(key_file, environ)
+    if url is not None:
+        return Endpoint(url=checked_url(url), key=key)
     if "INFERQ_INGRESS_PORT" in environ:
         settings, _ = load(environ)
-        return Deployment(settings=settings, running=None).api_url
-    return find(state_dir, environ).api_url
+        return Deployment(settings=settings, running=None).endpoint(key)
+    return find(state_dir, environ).endpoint(key)
 
 
 def checked_url(url: str) -> str:

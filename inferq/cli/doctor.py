@@ -4,23 +4,24 @@ from pathlib import Path
 
 import typer
 
-from inferq.cli.deployment import checked_url
-from inferq.cli.flags import State, Url
+from inferq.cli.credentials import given_key
+from inferq.cli.deployment import Endpoint, checked_url
+from inferq.cli.flags import KeyFile, State, Url
 from inferq.cli.terminal import printable, progress, run
 
 
-def doctor(url: Url = None, state: State = None) -> None:
+def doctor(url: Url = None, state: State = None, key_file: KeyFile = None) -> None:
     """Check Python, settings, processes, Redis, broker, model, device and one job; exit 1 when something is wrong."""
-    raise typer.Exit(run(_doctor(state, url)))
+    raise typer.Exit(run(_doctor(state, url, given_key(key_file))))
 
 
-async def _doctor(state_dir: Path | None, url: str | None) -> int:
+async def _doctor(state_dir: Path | None, url: str | None, key: str | None) -> int:
     from inferq.cli.checks import examine
 
-    url = None if url is None else checked_url(url)
+    place = None if url is None else Endpoint(url=checked_url(url), key=key)
     wrong = 0
     with progress("examining") as shown:
-        async for finding in examine(state_dir, url):
+        async for finding in examine(state_dir, place, key):
             shown.show(f"after {finding.name}")
             word = "ok" if finding.ok else "wrong"
             shown.line(f"{word:<6} {finding.name:<10} {printable(finding.detail)}")

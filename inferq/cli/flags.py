@@ -26,6 +26,14 @@ Url = Annotated[
         help="the HTTP API (default: the running `inferq up`, else INFERQ_INGRESS_PORT here)",
     ),
 ]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file",
+        metavar="FILE",
+        help="holds the API key to send (default: INFERQ_API_KEY, else a key of the running `inferq up`)",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from inferq.cli.deployment import api_url
-from inferq.cli.flags import Json, State, Url
+from inferq.cli.deployment import Endpoint, endpoint
+from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.terminal import output, row, run, table
 from inferq.jobs import JobRecord, decode_record
 
@@ -16,19 +16,20 @@ def job(
     url: Url = None,
     json: Json = False,
     state: State = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Show a job: its status, result and where its time went."""
-    raise typer.Exit(run(_job(api_url(url, state), job_id, as_json=json)))
+    raise typer.Exit(run(_job(endpoint(url, state, key_file), job_id, as_json=json)))
 
 
-async def _job(url: str, job_id: str, *, as_json: bool) -> int:
+async def _job(place: Endpoint, job_id: str, *, as_json: bool) -> int:
     from inferq.cli.api import open_api
 
     # The id becomes part of a path.
     if not job_id.isascii() or not job_id.isalnum():
         typer.echo(f"inferq: {job_id!r} is no job id", err=True)
         return 1
-    async with open_api(url) as api:
+    async with open_api(place.url, key=place.key) as api:
         raw = await api.read(job_id)
     if as_json:
         typer.echo(raw.decode())

@@ -5,20 +5,20 @@ from typing import Any
 import msgspec
 import typer
 
-from inferq.cli.deployment import api_url
-from inferq.cli.flags import Json, State, Url
+from inferq.cli.deployment import Endpoint, endpoint
+from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.terminal import output, row, run, table
 
 
-def stats(url: Url = None, json: Json = False, state: State = None) -> None:
+def stats(url: Url = None, json: Json = False, state: State = None, key_file: KeyFile = None) -> None:
     """Show how many jobs wait, how fast they come and go, and what the batchers do."""
-    raise typer.Exit(run(_stats(api_url(url, state), as_json=json)))
+    raise typer.Exit(run(_stats(endpoint(url, state, key_file), as_json=json)))
 
 
-async def _stats(url: str, *, as_json: bool) -> int:
+async def _stats(place: Endpoint, *, as_json: bool) -> int:
     from inferq.cli.api import open_api
 
-    async with open_api(url) as api:
+    async with open_api(place.url, key=place.key) as api:
         found = await api.stats()
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from inferq.cli.deployment import api_url
-from inferq.cli.flags import Json, State, Url
+from inferq.cli.deployment import Endpoint, endpoint
+from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.stdin import stdin_lines
 from inferq.cli.terminal import printable, progress, run
 from inferq.errors import OperatorError
@@ -26,19 +26,20 @@ def submit(
     url: Url = None,
     json: Json = False,
     state: State = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Submit texts, follow them by push, print the results in order; exit 1 when any is not done."""
     if texts.count("-") > 1:
         raise OperatorError("standard input can be read once only: give `-` once")
-    raise typer.Exit(run(_submit(api_url(url, state), texts, as_json=json)))
+    raise typer.Exit(run(_submit(endpoint(url, state, key_file), texts, as_json=json)))
 
 
-async def _submit(url: str, texts: list[str], *, as_json: bool) -> int:
+async def _submit(place: Endpoint, texts: list[str], *, as_json: bool) -> int:
     from inferq.cli.api import MAX_IN_FLIGHT, open_api
 
     # A spinner would run into what somebody types.
     typed = "-" in texts and sys.stdin.isatty()
-    async with open_api(url) as api, asyncio.TaskGroup() as group:
+    async with open_api(place.url, key=place.key) as api, asyncio.TaskGroup() as group:
         await api.check()
         # The queue bounds how many are under way; results are printed in the order of their texts.
         under_way: asyncio.Queue[asyncio.Task[Outcome] | None] = asyncio.Queue(MAX_IN_FLIGHT - 1)

@@ -1,8 +1,5 @@
 """The ingress as a whole, in this process: real HTTP in front, the real Valkey and RabbitMQ behind."""
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,24 +9,10 @@ from inferq.jobs import Status
 from inferq.messages import decode_job
 from inferq.steps import start
 from tests.answers import GOOD, accepted, problem
+from tests.cases import CASES, body_of
 from tests.deployment import Deployment, Inbox, finished
 from tests.serving import ready, serving
 from tests.support import eventually
-
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parent.parent / "data" / "requests.jsonl").read_text().splitlines()
-]
-
-
-def body_of(case: Mapping[str, Any]) -> bytes:
-    """Build the body that a case describes."""
-    if "repeat" in case:
-        piece, times, before, after = case["repeat"]
-        return f"{before}{piece * times}{after}".encode()
-    if "raw" in case:
-        return str(case["raw"]).encode()
-    return json.dumps(case["json"], ensure_ascii=False).encode()
 
 
 async def test_every_case_comes_out_as_written(client: httpx.AsyncClient) -> None:

@@ -3,70 +3,23 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 
 import httpx
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.asyncio.server import Server
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from inferq.background import end, spawn
 from inferq.errors import OperatorError
-from inferq.feed import Feed
 from inferq.jobs import ErrorCode
 from inferq.ports import LOOPBACK, free_port
-from inferq.server import listen
 from inferq.settings import load
 from inferq.steps import Origin, cancel, expire, fail, start
-from inferq.telemetry import Metrics
 from notifier.__main__ import main
-from notifier.server import Notifier
-from notifier.waiters import Waiters
 from tests.deployment import Deployment, finished
+from tests.notifying import Running, close_code, notifying
 from tests.proxy import proxied
 from tests.support import eventually
-
-
-@dataclass(kw_only=True)
-class Running:
-    """A notifier that runs, with its feed to look into."""
-
-    port: int
-    feed: Feed
-    metrics: Metrics
-    server: Server
-
-    def url(self, path: str) -> str:
-        """URL of a path."""
-        return f"ws://{LOOPBACK}:{self.port}{path}"
-
-    def connect(self, path: str) -> connect:
-        """Connect a client, without a proxy and whatever the environment says."""
-        return connect(self.url(path), proxy=None)
-
-    async def watching(self, jobs: int) -> None:
-        """Wait until so many jobs are watched."""
-        await eventually(lambda: self.feed.watched_jobs == jobs, what=f"{jobs} watched jobs")
-
-
-@asynccontextmanager
-async def notifying(streams: Deployment, *, url: str = "", max_sockets: int = 100) -> AsyncIterator[Running]:
-    """Run a notifier whose Redis is reached by way of ``url``."""
-    store = streams.store_at(url or streams.redis_url)
-    feed, metrics = Feed(store, url or streams.redis_url), Metrics()
-    following = spawn(feed.run(), "feed")
-    notifier = Notifier(Waiters(store, feed), metrics, dict, max_sockets=max_sockets)
-    port = free_port()
-    server = await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
-    try:
-        await eventually(lambda: feed.ready, what="the subscription")
-        yield Running(port=port, feed=feed, metrics=metrics, server=server)
-    finally:
-        server.close()
-        await server.wait_closed()
-        await end(following)
 
 
 @pytest.fixture
@@ -86,13 +39,6 @@ async def created(streams: Deployment) -> Origin:
 def path_of(origin: Origin) -> str:
     """Path on which a job's end is pushed."""
     return f"/ws/jobs/{origin.job.job_id}"
-
-
-async def close_code(socket: ClientConnection) -> int | None:
-    """Wait for the close and return its code."""
-    async with asyncio.timeout(10.0):
-        await socket.wait_closed()
-    return socket.close_code
 
 
 async def test_the_final_record_is_pushed_once(notifier: Running, streams: Deployment) -> None:

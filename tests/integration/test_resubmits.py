@@ -182,7 +182,7 @@ class Dead:
     async def claims(self) -> None:
         """Leave the claim, older than any work takes."""
         key = self._deployment.names.idem(digest(scope=self._owner, path=self._path, key=b"key"))
-        fields = {
+        fields: dict[Any, Any] = {
             "fingerprint": fingerprint(encoded(self._body)),
             "seed": self.seed,
             "token": "t",

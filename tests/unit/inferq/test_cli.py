@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from inferq import runfile
 from inferq.cli.app import app, main
-from inferq.cli.deployment import api_url, find, find_servers
+from inferq.cli.demo import without_keys
+from inferq.cli.deployment import endpoint, find, find_servers
 from inferq.cli.terminal import printable
 from inferq.errors import OperatorError
 from inferq.settings import OPTIONS, to_environ, with_values
@@ -117,10 +118,10 @@ def test_commands_find_the_pipeline_that_runs_here(tmp_path: Path) -> None:
     assert found.running is not None
     assert found.running.pid == os.getpid()
     assert found.settings.redis_url == "redis://127.0.0.1:7000/0"
-    assert api_url(None, tmp_path, {}) == "http://127.0.0.1:7001"
+    assert endpoint(None, tmp_path, environ={}).url == "http://127.0.0.1:7001"
     runfile.remove(tmp_path)
     assert find(tmp_path, {}).running is None
-    assert api_url(None, tmp_path, {}) == "http://127.0.0.1:8080"
+    assert endpoint(None, tmp_path, environ={}).url == "http://127.0.0.1:8080"
 
 
 def test_what_a_dead_pipeline_wrote_counts_for_nothing(tmp_path: Path) -> None:
@@ -141,16 +142,82 @@ def test_the_environment_comes_before_the_pipeline_that_runs_here(tmp_path: Path
     running(tmp_path)
     named = {"INFERQ_REDIS_URL": "redis://127.0.0.1:9000/0"}
     assert find(tmp_path, named).settings.redis_url == named["INFERQ_REDIS_URL"]
-    assert api_url(None, tmp_path, {"INFERQ_INGRESS_PORT": "9001"}) == "http://127.0.0.1:9001"
-    assert api_url("http://host:1/", tmp_path, {}) == "http://host:1"
+    assert endpoint(None, tmp_path, environ={"INFERQ_INGRESS_PORT": "9001"}).url == "http://127.0.0.1:9001"
+    assert endpoint("http://host:1/", tmp_path, environ={}).url == "http://host:1"
     with pytest.raises(OperatorError, match="must be a URL like"):
-        api_url("host:1", tmp_path, {})
+        endpoint("host:1", tmp_path, environ={})
+
+
+PLAIN, ADMINS = "plain-key-of-a-caller", "plain-key-of-an-admin"
+
+
+@pytest.mark.parametrize(
+    ("api_keys", "key"),
+    [
+        ("", None),
+        (f"a:{PLAIN}", PLAIN),
+        (f"a:{PLAIN},b:{ADMINS}:admin", ADMINS),
+        ("a:sha256=" + "0" * 64, None),
+    ],
+)
+def test_commands_use_a_key_of_the_pipeline_that_runs_here(
+    tmp_path: Path, api_keys: str, key: str | None
+) -> None:
+    """Whoever may read the keys may use them; one that is given comes first, and no given URL gets them."""
+    running(tmp_path, api_keys=api_keys)
+    assert endpoint(None, tmp_path, environ={}).key == key
+    given = {"INFERQ_API_KEY": "given-key"}
+    assert endpoint(None, tmp_path, environ=given).key == "given-key"
+    assert endpoint("http://host:1", tmp_path, environ={}).key is None
+    assert endpoint("http://host:1", tmp_path, environ=given).key == "given-key"
+    assert PLAIN not in repr(endpoint(None, tmp_path, environ={}))
+
+
+def test_commands_read_the_file_of_the_keys_where_they_may(tmp_path: Path) -> None:
+    """The file may be another user's: then a key has to be given."""
+    file = tmp_path / "keys"
+    running(tmp_path, api_keys=f"@{file}")
+    assert endpoint(None, tmp_path, environ={}).key is None
+    file.write_bytes(b"\xff")
+    assert endpoint(None, tmp_path, environ={}).key is None
+    file.write_text(f"# ours\n\na:{PLAIN}\n")
+    assert endpoint(None, tmp_path, environ={}).key == PLAIN
+
+
+def test_a_key_in_a_file_comes_before_the_environment(tmp_path: Path) -> None:
+    """What stands around it does not count; what is no key is refused without being shown."""
+    file = tmp_path / "key"
+    file.write_text(f"\n{PLAIN}\n")
+    environ = {"INFERQ_API_KEY": "given-key"}
+    assert endpoint(None, tmp_path, file, environ).key == PLAIN
+    for content in ("", "S3CRET S3CRET", "S3CRET\nS3CRET", "S3CRETä", "S" * 256):
+        file.write_text(content)
+        with pytest.raises(OperatorError, match=f"--key-file {file} holds no API key") as caught:
+            endpoint(None, tmp_path, file, environ)
+        assert "S3CRET" not in str(caught.value)
+    with pytest.raises(OperatorError, match=r"cannot be read \(No such file"):
+        endpoint(None, tmp_path, tmp_path / "none", environ)
+    with pytest.raises(OperatorError, match=r"^INFERQ_API_KEY holds no API key"):
+        endpoint(None, tmp_path, environ={"INFERQ_API_KEY": "a b"})
+
+
+def test_the_demo_has_no_keys_and_listens_here(tmp_path: Path) -> None:
+    """Keys that let the service listen beyond loopback are dropped, and that with them."""
+    keys = {"INFERQ_API_KEYS": f"a:{PLAIN}"}
+
+    def demo(environ: dict[str, str]) -> tuple[str, str]:
+        settings = without_keys(load_settings(environ)[0])
+        return settings.api_keys, settings.host
+
+    assert demo(keys | {"INFERQ_HOST": "0.0.0.0"}) == ("", "127.0.0.1")
+    assert demo(keys | {"INFERQ_HOST": "0.0.0.0", "INFERQ_ALLOW_OPEN": "1"}) == ("", "0.0.0.0")
+    assert demo({"INFERQ_HOST": "::1"}) == ("", "::1")
 
 
 def test_an_api_on_every_address_is_reached_by_loopback(tmp_path: Path) -> None:
     """0.0.0.0 is where to listen, not where to connect."""
     running(tmp_path, host="0.0.0.0", allow_open=True)
-    assert api_url(None, tmp_path, {}) == "http://127.0.0.1:7001"
+    assert endpoint(None, tmp_path, environ={}).url == "http://127.0.0.1:7001"
 
 
 def test_without_servers_the_cure_is_said(run: Run, tmp_path: Path) -> None:

@@ -102,3 +102,20 @@ def test_a_return_that_cannot_be_read_raises() -> None:
     header = b"\x00\x3c\x00\x00" + (3).to_bytes(8, "big") + b"\x80\x80\x05ab"
     with pytest.raises(IndexError):
         sieve.feed(method + b"\x02\x00\x03" + len(header).to_bytes(4, "big") + header + b"\xce")
+
+
+def test_what_the_server_blocks_is_overheard_and_passes() -> None:
+    """Why it takes no messages is known until it takes them again, whoever listens; the library hears both too."""
+    sieve = ConfirmSieve()
+    assert sieve.blocked is None
+    blocked = frame.marshal(commands.Connection.Blocked("low on memory"), 0)
+    assert sieve.feed(blocked) == blocked
+    assert sieve.blocked == "low on memory"
+    sieve.listen(CHANNEL, Ear())
+    other = frame.marshal(commands.Connection.Secure("x"), 0) + frame.marshal(Heartbeat(), 0)
+    assert sieve.feed(other) == other
+    assert sieve.blocked == "low on memory"
+    unblocked = frame.marshal(commands.Connection.Unblocked(), 0)
+    assert sieve.feed(unblocked) == unblocked
+    assert sieve.blocked is None
+    assert sieve.taken == 0

@@ -7,7 +7,7 @@ import pytest
 
 from inferq.placement import Place, places
 from inferq.ports import LOOPBACK, free_port, next_free_port
-from inferq.settings import load
+from inferq.settings import load, to_environ
 
 COUNTS = Path("/state/counts")
 
@@ -59,3 +59,15 @@ def test_a_given_probe_port_is_the_first_ingresss() -> None:
     assert ports[0] == first
     assert ports == sorted(ports)
     assert not {taken, taken + 1} & set(ports)
+
+
+def test_a_batcher_is_told_no_keys() -> None:
+    """Nobody calls it; that it may listen beyond loopback stays, since with the keys the operator has allowed that."""
+    keys = "alice:alice-0123456789"
+    notifier, batchers, ingresses = _placed(api_keys=keys, host="0.0.0.0", batchers="2", ingresses="2")
+    assert {place.settings.api_keys for place in (*notifier, *ingresses)} == {keys}
+    for place in batchers:
+        told = to_environ(place.settings)
+        assert told["INFERQ_API_KEYS"] == ""
+        assert load(told)[0] == place.settings
+    assert not _placed(ingresses="2")[1][0].settings.allow_open

@@ -1,0 +1,77 @@
+"""How slowly a client may send and take. One sweep a second looks at every open connection; no request has a timer.
+
+What is awaited of the client has a deadline: the end of a head, the end of a body, that it takes something of an answer
+that fills the buffers. While we do not read, or an application works, nothing is awaited of it. Between two requests it
+may be idle for uvicorn's `timeout_keep_alive`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from inferq.httpcrowd import Guard
+from inferq.httpguard import BoundedProtocol
+
+
+class GuardedProtocol(BoundedProtocol):
+    """One connection whose client has deadlines."""
+
+    # What the client had not taken at the last look, while it held us up; -1 while it does not.
+    _untaken_bytes = -1
+
+    def look(self, now_s: float) -> None:
+        """Keep the deadlines; ``now_s`` is the loop's time."""
+        if self.transport.is_closing() or self.flow.write_paused:
+            self._look_at_answers(now_s)
+            return
+        self._untaken_bytes = -1
+        if self._leaving:
+            if now_s - self._since_s >= self.guard.limits.linger_s:
+                self.transport.close()
+        elif self.flow.read_paused or self._deaf:
+            self._since_s = now_s
+        else:
+            self._look_at_requests(now_s)
+
+    def _look_at_answers(self, now_s: float) -> None:
+        untaken = self.transport.get_write_buffer_size()
+        if untaken != self._untaken_bytes:
+            self._untaken_bytes, self._since_s = untaken, now_s
+        elif now_s - self._since_s >= self.guard.limits.unread_s:
+            self.guard.count("unread")
+            self.transport.abort()
+
+    def _look_at_requests(self, now_s: float) -> None:
+        cycle, late_s = self.cycle, now_s - self._since_s
+        if self.scope is None:
+            if late_s >= self.guard.limits.head_s:
+                self._end_unused()
+        elif self._stage is self.scope:
+            if late_s >= self.guard.limits.head_s:
+                self.refuse(self.guard.head_slow)
+        elif self._stage is not None:
+            if late_s >= self.guard.limits.body_s:
+                self.refuse(self.guard.body_slow)
+        elif (
+            cycle is not None
+            and cycle.response_complete
+            and now_s - self.idle_since_s >= self.timeout_keep_alive
+        ):
+            self.transport.close()
+
+    def _end_unused(self) -> None:
+        if self._held_bytes:
+            self.refuse(self.guard.head_slow)
+        else:
+            # It was opened and nothing was asked: there is nothing to answer.
+            self.transport.close()
+
+
+def guarded(guard: Guard) -> type[GuardedProtocol]:
+    """Make the protocol of one server."""
+    return type("BoundProtocol", (GuardedProtocol,), {"guard": guard})
+
+
+def sweep(connections: Iterable[Any], now_s: float) -> None:
+    """Look at every open connection; ``now_s`` is the loop's time."""
+    for connection in tuple(connections):
+        connection.look(now_s)

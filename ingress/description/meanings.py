@@ -1,0 +1,149 @@
+"""What each field of the API's types means, by type and field. Pure.
+
+The types say what a field is, and their limits; this says in words what it is for. Tests see that no field lacks its
+line, and that no line lacks its field.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+_WHERE: Final = {
+    "job_id": "Names the job from now on.",
+    "status": "`queued`, or `done` at once where the answer was in the cache.",
+    "status_url": "Where to poll the record, relative to this server.",
+    "stream_url": "A WebSocket that sends the final record as one JSON text frame and closes.",
+}
+_PROBLEM: Final = {
+    "type": "A URI of the kind of problem; `about:blank` says that `title` and `code` tell all.",
+    "title": "What kind of problem it is, for people; the same for each occurrence.",
+    "status": "The status code of the answer.",
+    "code": "What kind of problem it is, for programs: stable, and all that a client should decide by.",
+    "detail": "What is wrong this time, and what is allowed. It quotes nothing of a text or a key.",
+    "errors": "The faults of a request that is not valid; on other problems it is absent.",
+}
+_JOBS: Final = "One entry for each input, in their order: the job, or why there is none."
+
+FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "InferRequest": {
+        "text": "What to classify. Limits count code points; white space alone is refused.",
+        "model": "The model to run; absent or null is the one that is served. Any other is a 404.",
+        "deadline_ms": "Milliseconds from acceptance after which nobody wants the result: the job then expires. "
+        "Absent or null: it waits as long as it takes. Written without fraction or exponent.",
+        "priority": "Which queue the job waits in.",
+    },
+    "BatchRequest": {
+        "inputs": "The requests. Each is judged by itself: one that is wrong costs the others nothing.",
+    },
+    "Accepted": _WHERE,
+    "AcceptedItem": {"index": "Which input it is, counted from 0.", **_WHERE},
+    "RefusedItem": {
+        "index": "Which input it is, counted from 0.",
+        "error": "Why it did not become a job.",
+    },
+    "BatchAnswer": {
+        "jobs": _JOBS,
+        "accepted": "How many inputs became jobs.",
+        "refused": "How many did not.",
+    },
+    "BatchRefused": {
+        **_PROBLEM,
+        "jobs": _JOBS,
+        "accepted": "How many inputs became jobs: none.",
+        "refused": "How many did not: all.",
+    },
+    "Problem": _PROBLEM,
+    "Fault": {
+        "pointer": "JSON pointer to the place in the body; empty for the body as a whole, or a header.",
+        "detail": "What is allowed there.",
+    },
+    "JobRecord": {
+        "job_id": "Names the job.",
+        "status": "Where the job is in its life.",
+        "seq": "Raised by one with every change; 1 when the job was accepted.",
+        "model": "The model that runs it.",
+        "result": "The answer of a job that is done, otherwise null.",
+        "error": "Why a job failed, otherwise null.",
+        "cached": "Whether the result was taken from a cache, without a run.",
+        "attempt": "How often a batcher has started it; 0 until then.",
+        "deadline_at": "When it expires, by its own deadline; null without one.",
+        "created_at": "When it was accepted.",
+        "started_at": "When a batcher last started it; null until then.",
+        "finished_at": "When it ended; null until then.",
+        "timings_ms": "Where its time went; null until it is done.",
+        "batch": "The batch that it ran in; null until then, and where no run was needed.",
+    },
+    "JobError": {
+        "code": "Why, for programs.",
+        "detail": "Why, for people.",
+    },
+    "Timings": {
+        "queue_wait": "From acceptance until a batcher had it.",
+        "batch_wait": "From there until its batch closed.",
+        "tokenize": "Making tokens of the text.",
+        "inference": "The run of its batch.",
+        "store": "From the end of the run until the result was stored.",
+        "total": "From acceptance until the result was stored.",
+    },
+    "BatchInfo": {
+        "id": "Names the batch.",
+        "size": "How many jobs it had.",
+        "tokens": "Tokens of all its texts together.",
+        "padded_tokens": "Tokens that were run, padding included.",
+        "close_reason": "Why it closed: `full`, `window`, `greedy`, `slo`, `tokens`, `drain` or `split`.",
+        "batcher": "The process that ran it.",
+    },
+    "Result": {
+        "label": "The best label.",
+        "score": "Its probability.",
+        "scores": "The probability of each label.",
+        "truncated": "Whether the text was longer than the model takes, and was cut.",
+    },
+    "Statistics": {
+        "queue": "The jobs that wait.",
+        "batchers": "The living batchers, by id.",
+        "batches": "What the living batchers have run since they started, summed.",
+        "cache": "Lookups of results since the living processes started, summed.",
+        "breakers": "Empty: no circuit breakers are built yet.",
+    },
+    "QueueFigures": {
+        "depth": "Jobs that wait.",
+        "dead": "Dead letters.",
+        "arrival_rate": "Jobs queued a second, over the last ten.",
+        "drain_rate": "Jobs ended a second, over the last ten.",
+    },
+    "BatcherFigures": {
+        "id": "Names the process.",
+        "model": "What it runs.",
+        "device": "What it runs on.",
+        "fallback_reason": "Why that is not the device that was asked for, otherwise null.",
+        "precision": "Which precision the model has.",
+        "layout": "How the engine runs batches; empty until it is ready.",
+        "state": "What it does at the moment.",
+        "last_progress_s": "Seconds since it last got on.",
+    },
+    "BatchTotals": {
+        "count": "Batches.",
+        "jobs": "Jobs in them.",
+        "size_histogram": "Batches by how many jobs they had.",
+        "close_reasons": "Batches by why they closed.",
+        "tokens": "Tokens of all texts.",
+        "padded_tokens": "Tokens that were run, padding included.",
+        "expired": "Jobs that expired before they ran.",
+        "splits": "Batches that failed and were run again in parts.",
+        "engine_restarts": "How often an engine had to be started again.",
+        "predicted_ms": "What the cost model said that all batches take.",
+        "inference_ms": "What they took.",
+        "window_age_ms": "How long the oldest job of each had been in the window, summed.",
+    },
+    "CacheTotals": {
+        "hits": "Lookups that found a result.",
+        "misses": "Lookups that did not.",
+    },
+    "Readiness": {
+        "status": "`ready` when every check is ok.",
+        "checks": "Each part that it needs: `ok`, or what is wrong.",
+    },
+    "Health": {
+        "status": "Always `ok`: who answers is alive.",
+    },
+}

@@ -1,0 +1,123 @@
+"""The parts of the API's description that several operations share: parameters, header fields, security. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ingress.description.examples import ETAG, JOB_ID
+from ingress.idemkey import MAX_KEY
+
+_TOKENS: Final = rf"^[\u0021-\u007e]{{1,{MAX_KEY}}}$"
+
+PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "JobId": {
+        "name": "job_id",
+        "in": "path",
+        "required": True,
+        "description": "The job's id, as the submit answered it.",
+        "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+        "example": JOB_ID,
+    },
+    "IdempotencyKey": {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": "Makes the request safe to repeat: the first answer 202 is kept as long as results are, and "
+        "comes again with `Idempotent-Replayed: true`. A twin that comes while the first one is at work waits for its "
+        "outcome. A key counts for one API key and one path; with another body it is a 422. Refusals are not kept. To "
+        "be given once.",
+        "schema": {"type": "string", "pattern": _TOKENS, "minLength": 1, "maxLength": MAX_KEY},
+        "example": "order-4711-review",
+    },
+    "CacheControl": {
+        "name": "Cache-Control",
+        "in": "header",
+        "description": "`no-cache` or `no-store`: the job runs by itself, and its result is neither taken from a cache "
+        "nor kept in one. Other directives say nothing.",
+        "schema": {"type": "string"},
+        "example": "no-cache",
+    },
+    "IfNoneMatch": {
+        "name": "If-None-Match",
+        "in": "header",
+        "description": "Entity tags that the client has; 304 when the present one is among them.",
+        "schema": {"type": "string"},
+        "example": ETAG,
+    },
+}
+
+
+def _field(
+    name: str, text: str, example: str | int, *, required: bool = False, **schema: Any
+) -> tuple[str, dict[str, Any]]:
+    made = {"description": text, "schema": {"type": "string", **schema}, "example": example}
+    return name, {**made, "required": True} if required else made
+
+
+# By part: the field's name, and what it is.
+HEADER_FIELDS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "Location": _field(
+        "Location",
+        "Where to poll the job.",
+        f"/v1/jobs/{JOB_ID}",
+        required=True,
+        format="uri-reference",
+        pattern="^/v1/jobs/[0-9a-f]{32}$",
+    ),
+    "Idempotent-Replayed": _field(
+        "Idempotent-Replayed",
+        "This is the answer to an earlier request with the same `Idempotency-Key`; absent on a first answer.",
+        "true",
+        const="true",
+    ),
+    "RateLimit": _field(
+        "RateLimit",
+        "How many jobs the key may still submit (`r`), and in how many seconds all of them again (`t`): policy "
+        '"rate" counts submits, "jobs" unfinished jobs. Absent where the key has no quota, and on replays.',
+        '"rate";r=48;t=1, "jobs";r=975',
+    ),
+    "RateLimit-Policy": _field(
+        "RateLimit-Policy",
+        'What the key may do: "rate" is `q` jobs in `w` seconds, "jobs" is `q` unfinished ones. Absent where the '
+        "key has no quota, and on replays.",
+        '"rate";q=50;w=1, "jobs";q=1000',
+    ),
+    "Retry-After": _field(
+        "Retry-After",
+        "In how many seconds the same call may pass; for a full queue by its depth and by how fast it drains.",
+        3,
+        required=True,
+        type="integer",
+        minimum=1,
+    ),
+    "WWW-Authenticate": _field(
+        "WWW-Authenticate", "How to give a key.", 'Bearer realm="inferq"', required=True
+    ),
+    "Connection": _field(
+        "Connection",
+        "The connection is closed after an answer before the body's end.",
+        "close",
+        const="close",
+    ),
+    "Allow": _field("Allow", "The methods that the path takes.", "GET, HEAD", required=True),
+    "ETag": _field("ETag", "Names this version, for `If-None-Match`.", ETAG, required=True),
+    "Cache-Control": _field(
+        "Cache-Control",
+        "May be kept, and is to be asked for again each time.",
+        "no-cache",
+        required=True,
+        const="no-cache",
+    ),
+    "Cache-Control.no-store": _field(
+        "Cache-Control",
+        "A record changes: no cache may keep it.",
+        "no-store",
+        required=True,
+        const="no-store",
+    ),
+}
+
+BEARER: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key, as `Authorization: Bearer <key>`, once. Where the operator has set no keys none "
+    "is asked for.",
+}

@@ -1,0 +1,162 @@
+"""The schemas of the API, made from the types that decode and encode.
+
+msgspec says what it checks; what no type can say is added from `_RULES`, and what a field is for from `meanings`. A
+field of an answer is always there, whatever default its type has, unless the type leaves defaults out.
+"""
+
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, get_args, get_origin
+
+import msgspec
+
+from inferq.jobs import BIRTHS, JobRecord, Result
+from ingress.answers import Accepted, BatchAnswer, BatchRefused
+from ingress.description.meanings import FIELDS
+from ingress.problems import Problem
+from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
+from ingress.stats import Statistics
+
+REF: Final = "#/components/schemas/"
+JOB_ID: Final = "^[0-9a-f]{32}$"
+# What str.isspace calls white space, spelled out: the `\s` of regular expressions differs by language.
+NOT_BLANK: Final = (
+    r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+)
+REQUESTS: Final = (InferRequest, BatchRequest)
+
+
+class Health(msgspec.Struct, kw_only=True):
+    """Answer to `GET /healthz`."""
+
+    status: Literal["ok"]
+
+
+class Readiness(msgspec.Struct, kw_only=True):
+    """Answer to `GET /readyz`."""
+
+    status: Literal["ready", "not_ready"]
+    checks: dict[str, str]
+
+
+ANSWERS: Final = (
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, Health, Readiness,
+)  # fmt: skip  # one list reads in one line
+
+_Rules = Mapping[str, Mapping[str, Any]]
+
+_PROBABILITY: Final = {"minimum": 0, "maximum": 1}
+_WHERE: Final[_Rules] = {
+    "job_id": {"pattern": JOB_ID},
+    "status": {"enum": sorted(BIRTHS.values())},
+    "status_url": {"pattern": "^/v1/jobs/[0-9a-f]{32}$", "format": "uri-reference"},
+    "stream_url": {"pattern": "^wss?://", "format": "uri"},
+}
+_INDEX: Final[_Rules] = {"index": {"minimum": 0, "maximum": MAX_INPUTS - 1}}
+_ENTRIES: Final = {"minItems": 1, "maxItems": MAX_INPUTS}
+_PROBLEM: Final[_Rules] = {
+    "type": {"format": "uri-reference"},
+    "status": {"minimum": 400, "maximum": 599},
+    "code": {"pattern": "^[a-z_]+$"},
+    "errors": {"minItems": 1},
+}
+_RULES: Final[Mapping[str, _Rules]] = {
+    "InferRequest": {"text": {"pattern": NOT_BLANK}},
+    "Accepted": _WHERE,
+    "AcceptedItem": {**_WHERE, **_INDEX},
+    "RefusedItem": _INDEX,
+    "BatchAnswer": {
+        "jobs": _ENTRIES,
+        "accepted": {"minimum": 1, "maximum": MAX_INPUTS},
+        "refused": {"minimum": 0, "maximum": MAX_INPUTS - 1},
+    },
+    "BatchRefused": {
+        **_PROBLEM,
+        "jobs": _ENTRIES,
+        "accepted": {"const": 0},
+        "refused": {"minimum": 1, "maximum": MAX_INPUTS},
+    },
+    "Problem": _PROBLEM,
+    "JobRecord": {
+        "job_id": {"pattern": JOB_ID},
+        "seq": {"minimum": 1},
+        "attempt": {"minimum": 0},
+        "result": {"anyOf": [{"$ref": REF + Result.__name__}, {"type": "null"}]},
+        "created_at": {"format": "date-time"},
+        **{
+            name: {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
+            for name in ("deadline_at", "started_at", "finished_at")
+        },
+    },
+    "BatchInfo": {"size": {"minimum": 1}},
+    "Result": {
+        "score": _PROBABILITY,
+        "scores": {"additionalProperties": {"type": "number", **_PROBABILITY}},
+    },
+    "Statistics": {"breakers": {"maxItems": 0}},
+}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the schema of every type of the API, by name (JSON Schema 2020-12)."""
+    made, answered = _components(REQUESTS), _components(ANSWERS)
+    shortened = {kind.__name__ for kind in ANSWERS if kind.__struct_config__.omit_defaults}
+    for name, schema in answered.items():
+        properties = schema.get("properties", {})
+        if properties and name not in shortened:
+            schema["required"] = list(properties)
+        for described in properties.values():
+            described.pop("default", None)
+    made |= answered
+    for name, schema in made.items():
+        # Docstrings quote as this code does, and these texts are CommonMark.
+        schema["description"] = schema["description"].replace("``", "`")
+        for field, described in schema.get("properties", {}).items():
+            described |= _RULES.get(name, {}).get(field, {})
+            described["description"] = FIELDS.get(name, {}).get(field, "")
+    return dict(sorted(made.items()))
+
+
+def _components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, dict[str, Any]]:
+    found: list[Any] = []
+    for kind in kinds:
+        found.append(_twin(kind))
+        found += [member for field in msgspec.structs.fields(kind) for member in _members(field.type)]
+    _, components = msgspec.json.schema_components(found, schema_hook=_either, ref_template=REF + "{name}")
+    return dict(components)
+
+
+class _Either:
+    """Stands for several types, of which msgspec takes no more than one where it decodes."""
+
+    members: tuple[type[msgspec.Struct], ...]
+
+
+def _twin(kind: type[msgspec.Struct]) -> Any:
+    """Return ``kind``, or where it has lists of several types one like it that msgspec can describe."""
+    fields = [(field, _members(field.type)) for field in msgspec.structs.fields(kind)]
+    if not any(members for _, members in fields):
+        return kind
+    return msgspec.defstruct(
+        kind.__name__,
+        [
+            (
+                field.name,
+                list[type("Either", (_Either,), {"members": members})] if members else field.type,  # type: ignore[misc]
+                msgspec.NODEFAULT if field.required else field.default,
+            )
+            for field, members in fields
+        ],
+        namespace={"__doc__": kind.__doc__},
+        kw_only=True,
+    )
+
+
+def _members(annotation: Any) -> tuple[type[msgspec.Struct], ...]:
+    """Return the types that a list may hold where these are several."""
+    items = get_args(annotation) if get_origin(annotation) is list else ()
+    return get_args(items[0]) if items and isinstance(items[0], types.UnionType) else ()
+
+
+def _either(kind: type[_Either]) -> dict[str, Any]:
+    return {"oneOf": [{"$ref": REF + member.__name__} for member in kind.members]}

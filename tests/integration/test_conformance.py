@@ -1,0 +1,136 @@
+"""The ingress does what its description says: schemathesis reads the one and tries the other."""
+
+import asyncio
+import html
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cases import CASES, body_of
+from tests.deployment import Deployment
+from tests.described import Described
+from tests.serving import ready, serving
+from tests.support import eventually
+
+FOLDER = Path(__file__).resolve().parents[1] / "conformance"
+KEY = "conformance-0123456789abcdef"
+LONGEST_S = 60.0
+
+
+async def test_the_ingress_conforms_to_its_description(streams: Deployment, tmp_path: Path) -> None:
+    """Every call answers with a described status, body and header; bad data is refused, good data is taken."""
+    options = {
+        "INFERQ_API_KEYS": f"tester:{KEY}",
+        "INFERQ_KEY_RATE": "100000",
+        "INFERQ_KEY_JOBS": "100000",
+        "INFERQ_QUEUE_LIMIT": "100000",
+    }
+    async with serving(streams, **options) as client:
+        await eventually(lambda: ready(client), what="readiness")
+        document = (await client.get("/openapi.json")).json()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                # There are keys, so going without one is no way any more.
+                operation["security"] = [way for way in operation["security"] if way]
+        # As a file, so that the description's own path is tried like the others.
+        description = tmp_path / "openapi.json"
+        description.write_text(json.dumps(document))
+        tried = await asyncio.create_subprocess_exec(
+            Path(sys.executable).with_name("st"),
+            *(
+                "--config-file",
+                FOLDER / "schemathesis.toml",
+                "run",
+                description,
+                "--url",
+                str(client.base_url),
+            ),
+            cwd=tmp_path,
+            env=os.environ | {"SCHEMATHESIS_HOOKS": str(FOLDER / "hooks.py"), "CONFORMANCE_KEY": KEY},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                output, _ = await tried.communicate()
+        finally:
+            if tried.returncode is None:
+                tried.kill()
+                await tried.wait()
+    said = output.decode()
+    assert tried.returncode == 0, said
+    assert f"Tested: {sum(len(methods) for methods in document['paths'].values())}" in said, said
+
+
+async def test_every_known_request_is_answered_as_described(streams: Deployment) -> None:
+    """Status, header fields and body of each known case, good or bad, are ones that the description has."""
+    async with serving(streams) as client:
+        await eventually(lambda: ready(client), what="readiness")
+        described = Described((await client.get("/openapi.json")).json())
+        for case in CASES:
+            headers = {"content-type": "application/json", **case.get("headers", {})}
+            response = await client.post("/v1/infer", content=body_of(case), headers=headers)
+            described.conforms("/v1/infer", "post", response)
+            many = b'{"inputs":[' + body_of(case) + b"]}"
+            response = await client.post("/v1/infer/batch", content=many, headers=headers)
+            described.conforms("/v1/infer/batch", "post", response)
+        job = (await client.post("/v1/infer", json={"text": "good"})).json()["status_url"]
+        for method, status in (("get", 200), ("delete", 200), ("get", 200), ("delete", 409)):
+            response = await client.request(method, job)
+            assert response.status_code == status
+            described.conforms("/v1/jobs/{job_id}", method, response)
+        for path in ("/v1/stats", "/healthz", "/readyz"):
+            described.conforms(path, "get", await client.get(path))
+
+
+async def test_wrong_paths_and_methods_are_as_described(streams: Deployment) -> None:
+    """A 404 and a 405 are the documents that are shown, and Allow names every method that the description has."""
+    async with serving(streams) as client:
+        described = Described((await client.get("/openapi.json")).json())
+        parts = described.document["components"]
+        for path in ("/nowhere", "/v1/infer/", "/v1/jobs/", "/docs/", "/v1/stats/x"):
+            for method in ("GET", "POST"):
+                response = await client.request(method, path)
+                assert response.status_code == 404, path
+                described.is_as(parts["responses"]["NoSuchPath"], response)
+                assert response.json() == parts["examples"]["no_such_path"]["value"]
+        for path, methods in described.document["paths"].items():
+            path = path.replace("{job_id}", "0" * 32)
+            taken = {method.upper() for method in methods} | ({"HEAD"} if "get" in methods else set())
+            for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - taken:
+                response = await client.request(method, path)
+                assert response.status_code == 405, f"{method} {path}"
+                described.is_as(parts["responses"]["MethodNotAllowed"], response)
+                assert response.json() == parts["examples"]["method_not_allowed"]["value"]
+                assert response.headers["allow"] == ", ".join(sorted(taken)), f"{method} {path}"
+            if "HEAD" in taken:
+                looked = await client.get(path)
+                response = await client.head(path)
+                assert (response.status_code, response.content) == (looked.status_code, b"")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+async def test_the_commands_of_the_page_work(streams: Deployment) -> None:
+    """What the page says to paste into a shell does what it says."""
+    async with serving(streams, INFERQ_API_KEYS=f"tester:{KEY}") as client:
+        await eventually(lambda: ready(client), what="readiness")
+        page = (await client.get("/docs")).text
+        commands = [html.unescape(one) for one in re.findall(r"<code>((?:job=|curl )[^<]*)</code>", page)]
+        assert len(commands) == 10
+        for command in commands:
+            running = await asyncio.create_subprocess_exec(
+                *("sh", "-euc", command),
+                env=os.environ | {"INFERQ_KEY": KEY},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            async with asyncio.timeout(10.0):
+                output, errors = await running.communicate()
+            assert running.returncode == 0, errors
+            assert output, command
+            assert not output.startswith(b'{"type"'), f"{command}\n{output.decode()}"

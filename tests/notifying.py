@@ -1,0 +1,69 @@
+"""Runs a notifier in the test's own process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import Server
+
+from inferq.background import end, spawn
+from inferq.feed import Feed
+from inferq.keyring import KeyRing
+from inferq.ports import LOOPBACK, free_port
+from inferq.server import listen
+from inferq.telemetry import Metrics
+from notifier.server import Notifier
+from notifier.waiters import Waiters
+from tests.deployment import Deployment
+from tests.support import eventually
+
+
+@dataclass(kw_only=True)
+class Running:
+    """A notifier that runs, with its feed to look into."""
+
+    port: int
+    feed: Feed
+    metrics: Metrics
+    server: Server
+
+    def url(self, path: str) -> str:
+        """URL of a path."""
+        return f"ws://{LOOPBACK}:{self.port}{path}"
+
+    def connect(self, path: str, *headers: tuple[str, str]) -> connect:
+        """Connect a client, without a proxy and whatever the environment says."""
+        return connect(self.url(path), proxy=None, additional_headers=headers)
+
+    async def watching(self, jobs: int) -> None:
+        """Wait until so many jobs are watched."""
+        await eventually(lambda: self.feed.watched_jobs == jobs, what=f"{jobs} watched jobs")
+
+
+@asynccontextmanager
+async def notifying(
+    streams: Deployment, *, url: str = "", api_keys: str = "", max_sockets: int = 100
+) -> AsyncIterator[Running]:
+    """Run a notifier whose Redis is reached by way of ``url``."""
+    store = streams.store_at(url or streams.redis_url)
+    feed, metrics = Feed(store, url or streams.redis_url), Metrics()
+    following = spawn(feed.run(), "feed")
+    notifier = Notifier(Waiters(store, feed), KeyRing(api_keys), metrics, dict, max_sockets=max_sockets)
+    port = free_port()
+    server = await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
+    try:
+        await eventually(lambda: feed.ready, what="the subscription")
+        yield Running(port=port, feed=feed, metrics=metrics, server=server)
+    finally:
+        server.close()
+        await server.wait_closed()
+        await end(following)
+
+
+async def close_code(socket: ClientConnection) -> int | None:
+    """Wait for the close and return its code."""
+    async with asyncio.timeout(10.0):
+        await socket.wait_closed()
+    return socket.close_code
