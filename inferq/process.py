@@ -1,12 +1,14 @@
 """What the `__main__` of each service does the same way: settings, logs, signals, exit codes."""
 
 import asyncio
+import gc
 import os
 import secrets
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import structlog
 import uvloop
@@ -19,10 +21,23 @@ from inferq.telemetry import configure_logs
 Service = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
 
-def run(service: str, description: str, main: Service, argv: Sequence[str] | None = None) -> int:
+# Objects made and not yet freed before the collector looks at them, and how much rarer it looks at older ones.
+_RARELY: Final = (20_000, 20, 50)
+
+
+def run(
+    service: str,
+    description: str,
+    main: Service,
+    argv: Sequence[str] | None = None,
+    *,
+    collect_rarely: bool = False,
+) -> int:
     """Run a service until SIGTERM or SIGINT; return the exit code.
 
-    An operator's mistake is one line on standard error and exit code 2.
+    An operator's mistake is one line on standard error and exit code 2. ``collect_rarely`` is for a service with many
+    requests under way: at Python's own pace the collector looks through all of them again and again, for cycles that
+    hardly ever come about. Measured with 256 of them, that is a quarter of what the ingress spends on a job.
     """
     try:
         flags = parse_flags(f"python -m {service}", description, sys.argv[1:] if argv is None else argv)
@@ -31,6 +46,10 @@ def run(service: str, description: str, main: Service, argv: Sequence[str] | Non
         configure_logs(service=service, level=settings.log_level, style=settings.log_format)
         for variable in unknown(os.environ):
             structlog.get_logger(__name__).warning("settings.unknown", variable=variable)
+        if collect_rarely:
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*_RARELY)
         uvloop.run(_until_signal(main, settings))
     except OperatorError as error:
         return _refuse(service, error)

@@ -140,4 +140,5 @@ async def _warn(store: Store) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run("ingress", "inferq's HTTP API: takes jobs, answers 202, shows records.", main))
+    about = "inferq's HTTP API: takes jobs, answers 202, shows records."
+    raise SystemExit(run("ingress", about, main, collect_rarely=True))

@@ -30,6 +30,7 @@ EXCHANGE: Final = "stock"
 QUEUE: Final = "stock.requests"
 REDIS_VARIABLE: Final = "STOCK_REDIS_URL"
 BROKER_VARIABLE: Final = "STOCK_BROKER_URL"
+MOST_CONNECTIONS: Final = 1024
 
 
 class State(TypedDict):
@@ -53,7 +54,8 @@ _encode: Final = msgspec.json.Encoder().encode
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[State]:
     """Connect to both servers, declare, and disconnect at the end."""
-    redis = Redis.from_url(os.environ[REDIS_VARIABLE])
+    # By itself the pool refuses the hundred-and-first command under way.
+    redis = Redis.from_url(os.environ[REDIS_VARIABLE], max_connections=MOST_CONNECTIONS)
     connection = await aio_pika.connect_robust(os.environ[BROKER_VARIABLE])
     try:
         async with connection:
