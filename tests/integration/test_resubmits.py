@@ -1,21 +1,17 @@
 """`Idempotency-Key` at the ingress: one job for each key, whoever repeats, and whoever died on the way."""
 
 import asyncio
-import json
-import os
 from functools import partial
 from typing import Any, Final
 
 import httpx
 import pytest
 
-from inferq.jobs import ErrorCode, Job
-from inferq.messages import decode_job, encode_job
-from inferq.steps import Origin, fail, start
-from inferq.store import wall_ms
-from ingress.idemkey import digest, fingerprint
-from ingress.submits import Seed
+from inferq.jobs import ErrorCode
+from inferq.messages import decode_job
+from inferq.steps import fail, start
 from tests.answers import GOOD, JSON, bearer, problem
+from tests.deadmaker import Dead, encoded
 from tests.deployment import Deployment, Inbox, finished
 from tests.proxy import proxied
 from tests.serving import ready, serving
@@ -33,11 +29,6 @@ async def submit(
     """Submit a body under an idempotency key."""
     headers = {"Idempotency-Key": key} | JSON | (bearer(api_key) if api_key else {})
     return await client.post(path, content=encoded(body), headers=headers)
-
-
-def encoded(body: Any) -> bytes:
-    """Return a body as every repeat sends it."""
-    return json.dumps(body).encode()
 
 
 def replays(again: httpx.Response, first: httpx.Response) -> bool:
@@ -170,42 +161,6 @@ async def test_an_outage_is_not_kept(rabbit: Deployment) -> None:
             return [job.job_id for job in await rabbit.open_jobs()] == [job_id]
 
         await eventually(the_only_one, what="an end for every refused job")
-
-
-class Dead:
-    """An ingress that died in the middle of a submit: its claim is there, and what it had done by then."""
-
-    def __init__(self, deployment: Deployment, body: Any = GOOD, *, path: str = ONE, owner: str = "") -> None:
-        self.seed = os.urandom(16).hex()
-        self._deployment, self._body, self._path, self._owner = deployment, body, path, owner
-
-    async def claims(self) -> None:
-        """Leave the claim, older than any work takes."""
-        key = self._deployment.names.idem(digest(scope=self._owner, path=self._path, key=b"key"))
-        fields: dict[Any, Any] = {
-            "fingerprint": fingerprint(encoded(self._body)),
-            "seed": self.seed,
-            "token": "t",
-            "at_ms": 0,
-        }
-        await self._deployment.redis.hset(key, mapping=fields)
-
-    def job_id(self, index: int) -> str:
-        """Id of a batch's job."""
-        return Seed(text=self.seed).job_id(index)
-
-    def submit(self, job_id: str = "", *, text: str = "good", counted: bool = False) -> Origin:
-        """The submit of one job, as it makes it."""
-        job = Job(
-            job_id=job_id or self.seed,
-            model="builtin",
-            text=text,
-            created_ms=int(wall_ms()),
-            owner=self._owner,
-            counted=counted,
-        )
-        queue = self._deployment.names.queue("builtin")
-        return Origin(job=job, queue=queue, message=encode_job(job), submit="dead")
 
 
 async def test_a_claim_without_a_job_is_taken_over(either: Deployment) -> None:
