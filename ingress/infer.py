@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from inferq.apikeys import Caller
 from inferq.broker import TakenBack
-from inferq.errors import HttpError, InferqError
+from inferq.errors import HttpError, InferqError, Unavailable
 from inferq.jobs import Birth
 from inferq.keyring import KeyRing, the_one
 from inferq.telemetry import Metrics
@@ -90,6 +90,8 @@ class SubmitEndpoint:
             self._seconds.observe(time.perf_counter() - begun_s)
         except HttpError as error:
             refusal = error
+            if isinstance(none := error.__cause__, _NoneAccepted):
+                refusal, document = none.error, none.document
         except _NoneAccepted as none:
             refusal, document = none.error, none.document
         except bodies.Disconnected:
@@ -124,6 +126,9 @@ class SubmitEndpoint:
                     made, standing = await submit(Seed(text=seed, maker=os.urandom(8).hex(), resumed=resumed))
                 except TakenBack as error:
                     raise SeedSpent from error
+                except _NoneAccepted as none:
+                    # What becomes of the key follows from this one, and the answer from its cause.
+                    raise none.decisive from none
                 _add(headers, standing)
                 return made
 
@@ -213,16 +218,20 @@ class Batch:
                 raise TakenBack(first.detail)
             fields = msgspec.structs.asdict(problems.problem(first))
             document = BatchRefused(**fields, jobs=jobs, accepted=0, refused=refused)
-            raise _NoneAccepted(first, encode(document))
+            unknown = next((one for one in outcomes if isinstance(one, Unavailable)), first)
+            raise _NoneAccepted(first, encode(document), decisive=unknown)
         return Done(answer=encode(BatchAnswer(jobs=jobs, accepted=accepted, refused=refused))), standing
 
 
 class _NoneAccepted(InferqError):
-    """No input of a batch became a job: the first refusal, and a document that says what is wrong with each."""
+    """No input of a batch became a job: the first refusal, and a document that says what is wrong with each.
 
-    def __init__(self, error: HttpError, document: bytes) -> None:
+    ``decisive`` is the first refusal that leaves open whether there is a job after all, or else the first one.
+    """
+
+    def __init__(self, error: HttpError, document: bytes, *, decisive: HttpError) -> None:
         super().__init__(error.detail)
-        self.error, self.document = error, document
+        self.error, self.document, self.decisive = error, document, decisive
 
 
 def _where(job_id: str, birth: Birth, stream_url: str) -> dict[str, str]:

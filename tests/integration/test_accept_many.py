@@ -1,6 +1,7 @@
 """Many jobs accepted in one go, and submits that are made again, on both brokers."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,10 +27,9 @@ def kinds(answers: list[HttpError | None]) -> list[Any]:
     return [None if answer is None else type(answer) for answer in answers]
 
 
-async def field(deployment: Deployment, origin: Origin, name: str) -> bytes | None:
+async def field(deployment: Deployment, origin: Origin, name: str) -> Any:
     """Read a field of a record that the public record does not show."""
-    value: bytes | None = await deployment.redis.hget(deployment.names.job(origin.job.job_id), name)
-    return value
+    return await deployment.redis.hget(deployment.names.job(origin.job.job_id), name)
 
 
 async def test_many_jobs_are_recorded_and_queued_each_in_its_queue(either: Deployment) -> None:
@@ -184,7 +184,7 @@ async def test_what_its_first_maker_took_back_cannot_be_promised(rabbit: Deploym
         proxy.freeze()
         assert kinds(await first.accept_many(origins)) == [Unavailable] * 2
         for origin in origins:
-            await eventually(lambda one=origin: rabbit.has_failed(one.job.job_id), what="the record's end")
+            await eventually(partial(rabbit.has_failed, origin.job.job_id), what="the record's end")
             assert (await rabbit.record(origin.job.job_id))["error"]["code"] == "publish_failed"
         fresh = made_by(rabbit.job(), "second")
         again = [made_by(origins[0], "second"), fresh, made_by(origins[1], "second")]

@@ -14,12 +14,16 @@ from tests.serving import ready, serving
 from tests.support import eventually
 
 
-async def unavailable(client: httpx.AsyncClient) -> None:
-    """Submit, and check that the refusal comes in time and says when to come back."""
+async def unavailable(client: httpx.AsyncClient, inputs: int = 0) -> None:
+    """Submit, alone or so many in a batch, and check that the refusal comes in time and says when to come back."""
     begun = time.monotonic()
-    response = await client.post("/v1/infer", json=GOOD)
+    if inputs:
+        response = await client.post("/v1/infer/batch", json={"inputs": [GOOD] * inputs})
+    else:
+        response = await client.post("/v1/infer", json=GOOD)
     assert time.monotonic() - begun < 2.0
-    problem(response, 503, "unavailable")
+    document = problem(response, 503, "unavailable")
+    assert document.get("refused", 0) == inputs
     assert int(response.headers["retry-after"]) >= 1
     assert "redis://" not in response.text
     assert "amqp://" not in response.text
@@ -44,8 +48,10 @@ async def test_redis_away(either: Deployment, way: str) -> None:
         else:
             proxy.freeze()
         await unavailable(client)
+        await unavailable(client, inputs=100)
         await asyncio.gather(*(unavailable(client) for _ in range(50)))
         problem(await client.get("/v1/jobs/" + "0" * 32), 503, "unavailable")
+        problem(await client.delete("/v1/jobs/" + "0" * 32), 503, "unavailable")
         problem(await client.get("/v1/stats"), 503, "unavailable")
         response = await client.get("/readyz")
         assert response.status_code == 503
@@ -68,6 +74,7 @@ async def test_rabbit_away(rabbit: Deployment, way: str) -> None:
         else:
             proxy.freeze()
         await unavailable(client)
+        await unavailable(client, inputs=100)
         await asyncio.gather(*(unavailable(client) for _ in range(50)))
         assert (await client.get("/healthz")).status_code == 200
         if way == "cut":

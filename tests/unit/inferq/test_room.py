@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +90,30 @@ def test_more_than_the_limit_leaves_no_room() -> None:
     it.count_begins()
     it.counted({"a": 8, "b": 0}, 2.0)
     assert it.grant(3) == 2
+
+
+@pytest.mark.parametrize(("jobs", "granted"), [(81, 0), (80, 4), (0, 4)])
+def test_a_queue_that_has_refused_takes_none_before_it_has_drained(jobs: int, granted: int) -> None:
+    """Not to the limit but to four fifths of it, as the server does; a count that is above leaves it shut."""
+    it = room(100)
+    taken(it, ["a"] * 50)
+    assert it.grant(4) == 4
+    it.shut()
+    settled(it, 4, [])
+    assert it.grant(4) == 0
+    it.count_begins()
+    it.counted({"a": 10, "b": jobs}, 1.0)
+    assert it.grant(4) == granted
+
+
+def test_a_queue_that_has_refused_nothing_is_open_up_to_its_limit() -> None:
+    """What is refused here, for want of room, shuts nothing."""
+    it = room(100)
+    it.count_begins()
+    it.counted({"a": 95, "b": 0}, 1.0)
+    assert it.grant(10) == 5
+    settled(it, 5, [])
+    assert it.grant(10) == 5
 
 
 @given(st.data(), st.integers(0, 30))

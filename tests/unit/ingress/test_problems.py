@@ -76,7 +76,7 @@ def test_a_document_is_a_value_that_others_may_hold() -> None:
     """As JSON it is what the answer's body is."""
     error = InvalidRequest("d", errors=[FieldError(pointer="/text", detail="is missing")])
     assert msgspec.json.encode(problem(error)) == of(error) == bytes(response(error).body)
-    assert problem(error).errors == [Fault(pointer="/text", detail="is missing")]
+    assert list(problem(error).errors) == [Fault(pointer="/text", detail="is missing")]
 
 
 def test_what_has_no_error_class_is_answered_alike() -> None:
