@@ -38,6 +38,8 @@ GIVE_BACK_S: Final = 1.5
 LEAVE_S: Final = 1.5
 # Nobody waits for a batcher's Redis commands with a deadline of two seconds.
 REPLY_TIMEOUT_S: Final = 5.0
+# A model that costs nothing has no capacity that JSON could say.
+MOST_RATE: Final = 1e9
 
 _log = structlog.get_logger(__name__)
 Value = TypeVar("Value")
@@ -220,7 +222,7 @@ class Service:
             entry.capacity_rate = max(
                 self._tally.recent_rate,
                 self._tally.drain_rate,
-                self._assembly.planner.capacity_rate(round(self._tally.tokens_per_job)),
+                min(MOST_RATE, self._assembly.planner.capacity_rate(round(self._tally.tokens_per_job))),
             )
         return entry
 
