@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferq.errors import OperatorError, first_line
-from loadgen import acceptrate, batchsubmit, overload, publishcost, spike
+from loadgen import acceptrate, adversity, batchsubmit, overload, publishcost, spike
 from loadgen.figures import Figure
 
 
@@ -20,10 +20,27 @@ class Effort:
     # Of the length that the open loop has in full.
     spike_share: float
     overload_s: float
+    adversity: adversity.Effort
 
 
-FULL: Final = Effort(rounds=5, warm_s=2.0, rate_s=6.0, publish_jobs=50_000, spike_share=1.0, overload_s=25.0)
-QUICK: Final = Effort(rounds=2, warm_s=1.0, rate_s=3.0, publish_jobs=20_000, spike_share=0.3, overload_s=12.0)
+FULL: Final = Effort(
+    rounds=5,
+    warm_s=2.0,
+    rate_s=6.0,
+    publish_jobs=50_000,
+    spike_share=1.0,
+    overload_s=25.0,
+    adversity=adversity.FULL,
+)
+QUICK: Final = Effort(
+    rounds=2,
+    warm_s=1.0,
+    rate_s=3.0,
+    publish_jobs=20_000,
+    spike_share=0.3,
+    overload_s=12.0,
+    adversity=adversity.QUICK,
+)
 
 
 @dataclass(kw_only=True)
@@ -98,6 +115,10 @@ class Bench:
         for broker, runs in found.items():
             self.show(overload.judged(broker, runs))
 
+    async def adversity(self) -> None:
+        """Kills, aborts, a frozen broker and a full queue; once, whatever the rounds."""
+        self.show(await adversity.figures(self.brokers, effort=self.effort.adversity, say=self.say))
+
 
 PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "accepted": Bench.accepted,
@@ -105,6 +126,7 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "spike": Bench.spike,
     "batch": Bench.batch,
     "overload": Bench.overload,
+    "adversity": Bench.adversity,
 }
 
 

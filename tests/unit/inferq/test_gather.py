@@ -103,7 +103,7 @@ async def test_no_more_pieces_are_under_way_than_may_be() -> None:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        await turns(3)
+        await turns(3 * AT_ONCE)
         under_way -= 1
         await worker(asked)
 
