@@ -172,8 +172,8 @@ class Single:
     ) -> tuple[Done, Standing]:
         """Submit the job."""
         birth, standing = await self._submits.one(parsed, caller, seed, cached=cached)
-        answer = Accepted(**_where(seed.text, birth, self._stream_url))
-        return Done(answer=encode(answer), location=answer.status_url), standing
+        where = _where(seed.text, birth, self._stream_url)
+        return Done(answer=encode(Accepted(**where)), location=where["status_url"]), standing
 
 
 class Batch:

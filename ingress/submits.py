@@ -16,6 +16,7 @@ import msgspec
 
 from inferq.apikeys import Caller
 from inferq.broker import Broker
+from inferq.deadline import Deadlines
 from inferq.errors import DeadlineUnreachable, HttpError, QueueFull, Unavailable
 from inferq.jobs import BIRTHS, Birth, Job, Priority
 from inferq.messages import encode_job
@@ -70,6 +71,7 @@ class Submits:
         self._limit_jobs, self._rates = limit_jobs, rates
         self._queues = {priority: names.queue(names.default_model, priority) for priority in Priority}
         self._jobs = metrics.jobs.labels("queued")
+        self._deadlines = Deadlines(ACCEPT_S)
         self.gate = Gate()
         self.queued_jobs = 0
 
@@ -80,18 +82,21 @@ class Submits:
         job = self._job(request, caller, seed.text, cached=cached)
         self._enter(1)
         standing = NO_QUOTA
+        deadline = self._deadlines.begin()
         try:
-            async with asyncio.timeout(ACCEPT_S):
-                # A submit that is made again was charged the first time.
-                if not caller.limited or seed.resumed:
-                    birth = await self._accept(job, seed)
-                else:
-                    birth, standing = await self._accept_within_quota(job, caller, seed)
-        except TimeoutError:
+            # A submit that is made again was charged the first time.
+            if not caller.limited or seed.resumed:
+                birth = await self._accept(job, seed)
+            else:
+                birth, standing = await self._accept_within_quota(job, caller, seed)
+        except asyncio.CancelledError:
+            if not deadline.is_mine(asyncio.current_task()):
+                raise
             raise Unavailable("the job was not recorded and confirmed in time") from None
         except QueueFull as error:
             raise self._timed(error) from None
         finally:
+            deadline.end()
             self.gate.leave(1, 0)
         return birth, standing
 
