@@ -18,6 +18,11 @@ class GuardedProtocol(BoundedProtocol):
     # What the client had not taken at the last look, while it held us up; -1 while it does not.
     _untaken_bytes = -1
 
+    def resume_writing(self) -> None:
+        """Go on writing: the client has taken something, though the next answer may bring as many bytes again."""
+        self._untaken_bytes = -1
+        super().resume_writing()
+
     def look(self, now_s: float) -> None:
         """Keep the deadlines; ``now_s`` is the loop's time."""
         if self.transport.is_closing() or self.flow.write_paused:

@@ -86,7 +86,8 @@ def listen(host: str, port: int, *, setting: str) -> socket.socket:
         OperatorError: the address cannot be had; the text names it, the setting and the cure.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Said aloud: asyncio sets TCP_NODELAY on what it accepts only where the listener names the protocol.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
