@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from inferq.httpdeadlines import sweep
 from inferq.httplimits import HttpLimits
 from inferq.ports import LOOPBACK
 from inferq.server import Server, listen, make_server, serve_until
@@ -192,7 +191,9 @@ class Served:
 
     def sweep(self, after_s: float = 0.0) -> None:
         """Look at every connection as if so many seconds had gone by."""
-        sweep(self.server.server_state.connections, asyncio.get_running_loop().time() + after_s)
+        now_s = asyncio.get_running_loop().time() + after_s
+        for connection in self.connections:
+            connection.look(now_s)
 
     async def connection(self) -> Any:
         """Wait for the only connection; return its protocol."""
