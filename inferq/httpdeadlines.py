@@ -5,7 +5,6 @@ that fills the buffers. While we do not read, or an application works, nothing i
 may be idle for uvicorn's `timeout_keep_alive`.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from inferq.httpcrowd import Guard
@@ -17,6 +16,11 @@ class GuardedProtocol(BoundedProtocol):
 
     # What the client had not taken at the last look, while it held us up; -1 while it does not.
     _untaken_bytes = -1
+
+    def resume_writing(self) -> None:
+        """Go on writing: the client has taken something, though the next answer may bring as many bytes again."""
+        self._untaken_bytes = -1
+        super().resume_writing()
 
     def look(self, now_s: float) -> None:
         """Keep the deadlines; ``now_s`` is the loop's time."""
@@ -71,7 +75,22 @@ def guarded(guard: Guard) -> type[GuardedProtocol]:
     return type("BoundProtocol", (GuardedProtocol,), {"guard": guard})
 
 
-def sweep(connections: Iterable[Any], now_s: float) -> None:
-    """Look at every open connection; ``now_s`` is the loop's time."""
-    for connection in tuple(connections):
-        connection.look(now_s)
+class Sweep:
+    """Looks at every connection once in so many ticks, at a part of them in each: the loop is held up little."""
+
+    def __init__(self, connections: set[Any], *, ticks: int) -> None:
+        self._connections, self._ticks = connections, ticks
+        self._round: list[GuardedProtocol] = []
+        self._ticks_left = 0
+
+    def tick(self, now_s: float) -> None:
+        """Look at the next part; ``now_s`` is the loop's time."""
+        if not self._ticks_left:
+            self._ticks_left = self._ticks
+            self._round = list(self._connections)
+        part = -(-len(self._round) // self._ticks_left)
+        self._ticks_left -= 1
+        for _ in range(part):
+            connection = self._round.pop()
+            if connection in self._connections:
+                connection.look(now_s)

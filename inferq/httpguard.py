@@ -8,6 +8,7 @@ that one becomes the last and says `Connection: close`.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, cast
 
 import httptools
@@ -61,6 +62,8 @@ class BoundedProtocol(OneWriteProtocol):
     # More than the limit was fed, so a head has to be measured when it is complete.
     _measuring = False
     _upgrading = False
+    # Requests that another came after before they had their answers.
+    _earlier: Sequence[RequestResponseCycle] = ()
     # Deaf: what comes is thrown away. Leaving: all is said, the client is given time to read it.
     _deaf = False
     _leaving = False
@@ -79,8 +82,13 @@ class BoundedProtocol(OneWriteProtocol):
                 self.turn_away()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection, and tell every request of it that waits for its answer."""
         self.guard.forget(self)
+        # uvicorn tells the newest alone, which is not the one that runs when several wait.
+        for cycle in self._earlier:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -199,8 +207,11 @@ class BoundedProtocol(OneWriteProtocol):
                 raise _Refused(MALFORMED)
             self._upgrading = True
             return
-        if len(self.pipeline) >= self.guard.limits.pipelined_requests:
-            raise _Enough
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if len(self.pipeline) >= self.guard.limits.pipelined_requests:
+                raise _Enough
+            self._earlier = [*(each for each in self._earlier if not each.response_complete), cycle]
         super().on_headers_complete()
         self.headers = _NOWHERE
         self._came_out = True

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from inferq.errors import OperatorError
 from inferq.httpcrowd import Guard
-from inferq.httpdeadlines import guarded, sweep
+from inferq.httpdeadlines import Sweep, guarded
 from inferq.httplimits import HttpLimits
 from inferq.telemetry import METRICS_TYPE, Metrics
 
@@ -32,14 +32,15 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
         super().__init__(config)
-        self._sweep_every_ticks = max(1, round(guard.limits.sweep_s / TICK_S))
+        self._sweep_ticks = max(1, round(guard.limits.sweep_s / TICK_S))
+        self._sweep = Sweep(self.server_state.connections, ticks=self._sweep_ticks)
         self._open = guard.open
 
     async def on_tick(self, counter: int) -> bool:
         """Keep the connections' deadlines beside what uvicorn does at a tick."""
-        if counter % self._sweep_every_ticks == 0:
+        if counter % self._sweep_ticks == 0:
             self._open.set(len(self.server_state.connections))
-            sweep(self.server_state.connections, asyncio.get_running_loop().time())
+        self._sweep.tick(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     @contextmanager

@@ -1,17 +1,20 @@
 """Logs and metrics of every process.
 
 Logs go to standard error, as JSON lines unless a person reads them. Nothing that a caller sent is ever logged: ids and
-counts are, texts and keys are not.
+counts are, texts and keys are not. Should something of it come with an error all the same, it can neither forge a line
+nor speak to a terminal: control characters are written as escapes.
 
 Metrics carry the prefix `inferq_` and base units. A process registers those that it feeds; the names are the
 contract's.
 """
 
+import json
 import logging
 import os
+import re
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from prometheus_client import (
@@ -36,12 +39,25 @@ _SECONDS: Final = (
 )  # fmt: skip  # a scale reads in one line
 _SIZES: Final = (1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 256)
 
+# C0, DEL, C1, separators of lines, and what turns the direction of writing: all that a terminal may act on.
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# What structlog gives several lines.
+_BLOCKS: Final = ("exception", "stack")
+
 
 def configure_logs(*, service: str, level: str, style: str) -> None:
     """Set up structlog and the standard library's loggers; ``style`` is auto, console or json."""
-    console = style == "console" or (style == "auto" and sys.stderr.isatty())
-    renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer(pad_event_to=28) if console else structlog.processors.JSONRenderer()
+    terminal = sys.stderr.isatty()
+    console = style == "console" or (style == "auto" and terminal)
+    rendering: list[structlog.types.Processor] = (
+        [
+            _escape_controls,
+            structlog.dev.ConsoleRenderer(
+                pad_event_to=28, colors=terminal, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+        if console
+        else [structlog.processors.JSONRenderer(serializer=_json)]
     )
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -66,7 +82,7 @@ def configure_logs(*, service: str, level: str, style: str) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
-                renderer,
+                *rendering,
             ],
         )
     )
@@ -86,6 +102,36 @@ def _named(service: str) -> structlog.types.Processor:
         return event
 
     return add
+
+
+def _escape_controls(
+    _: structlog.types.WrappedLogger, __: str, event: structlog.types.EventDict
+) -> structlog.types.EventDict:
+    """Write control characters in every name and value as escapes; tracebacks keep their lines, indented."""
+    return {
+        _escaped(str(name)): _block(value) if name in _BLOCKS else _value(value)
+        for name, value in event.items()
+    }
+
+
+def _value(value: object) -> object:
+    if isinstance(value, str):
+        return _escaped(value)
+    shown = repr(value)
+    return _escaped(shown) if _CONTROL.search(shown) else value
+
+
+def _block(value: object) -> str:
+    return "\n".join("  " + _escaped(line) for line in str(value).split("\n"))
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _json(event: Any, **options: Any) -> str:
+    # The one control character that JSON leaves as it is.
+    return json.dumps(event, **options).replace("\x7f", "\\u007f")
 
 
 class Metrics:
