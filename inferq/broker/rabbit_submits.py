@@ -62,7 +62,7 @@ class RabbitSubmits:
 
     async def accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
         """Make records and messages in one go; for each None once both are safe, or why not."""
-        granted = self._room.grant(len(origins))
+        granted = (self._room.grant_again if resumed else self._room.grant)(len(origins))
         loop = asyncio.get_running_loop()
         submits: list[_Submit] = [Asked(origin, loop.create_future()) for origin in origins[:granted]]
         self._spawn(self._make_many(submits, resumed=resumed))
