@@ -29,7 +29,8 @@ from ingress.quota import Quotas
 from ingress.requests import InferRequest, check_model
 from ingress.standing import NO_QUOTA, Standing
 
-# Each step has a deadline of its own; this is for all of them together, so that an answer comes within two seconds.
+# Each step has a deadline of its own. This is for all of them together, so that a single submit is answered within two
+# seconds. A batch has none: cut off, it could not say which of its jobs were accepted.
 ACCEPT_S: Final = 1.5
 
 

@@ -92,24 +92,32 @@ class RabbitSubmits:
     async def _make(self, submits: Sequence[_Submit], *, resumed: bool) -> None:
         """Make the records, and publish those that are there."""
         created = await self._store.create_many([origin for origin, _ in submits])
-        for (origin, future), made in zip(submits, created, strict=True):
+        begun: list[_Submit] = []
+        for submit, made in zip(submits, created, strict=True):
+            origin, future = submit
             if future.done():
                 continue
-            if made or (resumed and await self._adopted(origin, future)):
+            if made:
                 self._send(origin, future)
-            elif not resumed:
+            elif resumed:
+                begun.append(submit)
+            else:
                 future.set_exception(_Foreign(ID_TAKEN))
+        if begun:
+            await self._adopt(begun)
 
-    async def _adopted(self, origin: Origin, future: asyncio.Future[None]) -> bool:
-        """Say whether a submit that was begun before is to be published; if not, the future is settled."""
-        found = await adopt(self._store, origin.job.job_id, origin.submit)
-        if future.done():
-            return False
-        if found is Adopted.ACCEPTED:
-            future.set_result(None)
-        elif found is Adopted.TAKEN_BACK:
-            future.set_exception(TakenBack("the first submit was taken back"))
-        return found is Adopted.UNPUBLISHED
+    async def _adopt(self, begun: Sequence[_Submit]) -> None:
+        """Take over submits that were begun before, and publish those that may not have been."""
+        found = await adopt(self._store, [origin for origin, _ in begun])
+        for (origin, future), what in zip(begun, found, strict=True):
+            if future.done():
+                continue
+            if what is Adopted.UNPUBLISHED:
+                self._send(origin, future)
+            elif what is Adopted.ACCEPTED:
+                future.set_result(None)
+            else:
+                future.set_exception(TakenBack("the first submit was taken back"))
 
     async def _settled(self, origin: Origin, future: asyncio.Future[None]) -> None:
         """Await a submit's outcome, and see to what it leaves behind."""
