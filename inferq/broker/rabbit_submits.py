@@ -27,6 +27,8 @@ from inferq.submits import Adopted, adopt, disown
 # How often the end of a record whose publish failed is tried; about four seconds.
 END_TRIES: Final = 6
 END_AT_CLOSE_S: Final = 1.0
+# How many records are being ended at a time, as while Redis is away: twice what an ingress has under way.
+MOST_ENDING: Final = 8192
 
 _log = structlog.get_logger(__name__)
 
@@ -147,8 +149,9 @@ class RabbitSubmits:
         self._end_soon(origin, "the submit was given up")
 
     def _end_soon(self, origin: Origin, detail: str) -> None:
-        # Not awaited: the caller's answer has a deadline of its own.
-        self._spawn(self._end(origin, detail))
+        # Not awaited: the caller's answer has a deadline of its own. Beyond the bound it is the sweeper's.
+        if len(self._tasks) < MOST_ENDING:
+            self._spawn(self._end(origin, detail))
 
     async def _end(self, origin: Origin, detail: str) -> None:
         """End the record of a job that was refused, so that it does not stay queued."""
