@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from loadgen import parts
 from loadgen.baselines import stock
 from loadgen.childwork import ask
 from loadgen.closedloop import Closed, Rate
@@ -70,15 +71,10 @@ async def one_round(
 async def rounds(
     brokers: Sequence[str], *, count: int, seconds: float, warm_s: float, say: Callable[[str], None]
 ) -> dict[str, list[Round]]:
-    """Run each broker ``count`` times, in turn, the order of the sides turned each time."""
-    found: dict[str, list[Round]] = {broker: [] for broker in brokers}
-    for number in range(count):
-        for broker in brokers:
-            say(f"accepted requests, round {number + 1} of {count}: {broker}")
-            found[broker].append(
-                await one_round(broker, seconds=seconds, warm_s=warm_s, turned=number % 2 == 1, say=say)
-            )
-    return found
+    """Run each broker ``count`` times, in turn."""
+    return await parts.rounds(
+        "accepted requests", one_round, brokers, count=count, seconds=seconds, warm_s=warm_s, say=say
+    )
 
 
 def judged(broker: str, found: Sequence[Round]) -> list[Figure]:

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from inferq.errors import OperatorError, first_line
 from loadgen import acceptrate, adversity, batchsubmit, overload, publishcost, spike
 from loadgen.figures import Figure
+from loadgen.parts import run_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +54,7 @@ class Bench:
 
     async def run(self, parts: Sequence[str]) -> bool:
         """Run parts in the order of `PARTS`; return whether all of them could be measured."""
-        whole = True
-        for name, part in PARTS.items():
-            if name not in parts:
-                continue
-            try:
-                await part(self)
-            except (OSError, TimeoutError, OperatorError, ExceptionGroup) as error:
-                self.say(f"{name} could not be measured: {_reason(error)}")
-                whole = False
-        return whole
+        return await run_parts(self, PARTS, parts, self.say)
 
     async def accepted(self) -> None:
         """Accepted requests a second beside a bare and a stock app."""
@@ -128,9 +119,3 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "overload": Bench.overload,
     "adversity": Bench.adversity,
 }
-
-
-def _reason(error: BaseException) -> str:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return first_line(error)

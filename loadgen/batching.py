@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from inferq.errors import OperatorError, first_line
 from loadgen import endurance, goodput, jobcost, lightload, poison, prediction, saturation
 from loadgen.bareloops import ALONE
 from loadgen.figures import Figure
+from loadgen.parts import run_parts
 
 FULL_SIZE: Final = "full-size"
 BUILTIN: Final = "builtin"
@@ -73,16 +73,7 @@ class Bench:
 
     async def run(self, parts: Sequence[str]) -> bool:
         """Run parts in the order of `PARTS`; return whether all of them could be measured."""
-        whole = True
-        for name, part in PARTS.items():
-            if name not in parts:
-                continue
-            try:
-                await part(self)
-            except (OSError, TimeoutError, OperatorError, ExceptionGroup) as error:
-                self.say(f"{name} could not be measured: {_reason(error)}")
-                whole = False
-        return whole
+        return await run_parts(self, PARTS, parts, self.say)
 
     async def saturation(self) -> None:
         """Throughput beside bare loops, and padding."""
@@ -192,9 +183,3 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
 def models(full_size: str | None) -> dict[str, str]:
     """Return the models to measure by kind, the full-size one first where there is one."""
     return ({FULL_SIZE: full_size} if full_size else {}) | {BUILTIN: "builtin"}
-
-
-def _reason(error: BaseException) -> str:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return first_line(error)

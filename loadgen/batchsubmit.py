@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from inferq.errors import OperatorError
+from loadgen import parts
 from loadgen.childwork import ask
 from loadgen.closedloop import Closed, Rate
 from loadgen.figures import Figure, at_least, at_most, equal
@@ -24,9 +24,7 @@ SINGLE: Final = "single"
 BATCH: Final = "batch"
 CPU_SHARE: Final = 1 / 3
 RATE_TIMES: Final = 2.0
-PROBE_S: Final = 0.2
 SLACK_S: Final = 60.0
-MISSING: Final = {"404", "405"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,26 +34,13 @@ class Round:
     runs: Mapping[str, Rate]
 
 
-async def require(order: Closed) -> None:
-    """Try an order of batches for a moment; raises `OperatorError` when the ingress takes none."""
-    probe = msgspec.structs.replace(order, seconds=PROBE_S, warm_s=0.0, texts=order.jobs)
-    tried = await ask("loadgen.closedloop", probe, Rate, within_s=SLACK_S)
-    if not tried.accepted and MISSING & tried.refused.keys():
-        raise OperatorError(f"this ingress has no POST {order.path}")
-
-
 async def one_round(
     broker: str, *, seconds: float, warm_s: float, turned: bool, say: Callable[[str], None]
 ) -> Round:
-    """Run each kind once on a fresh pipeline.
-
-    Raises:
-        OperatorError: this ingress takes no batches.
-    """
+    """Run each kind once on a fresh pipeline."""
     async with frozen(broker) as ours:
         single = Closed(url=ours.url, key=ours.key, pids=ours.pids, seconds=seconds, warm_s=warm_s)
         batch = msgspec.structs.replace(single, path=PATH, jobs=JOBS, connections=CONNECTIONS)
-        await require(batch)
         orders = {SINGLE: single, BATCH: batch}
         runs = {}
         for kind in reversed(orders) if turned else orders:
@@ -69,15 +54,10 @@ async def one_round(
 async def rounds(
     brokers: Sequence[str], *, count: int, seconds: float, warm_s: float, say: Callable[[str], None]
 ) -> dict[str, list[Round]]:
-    """Run each broker ``count`` times, in turn, the order of the kinds turned each time."""
-    found: dict[str, list[Round]] = {broker: [] for broker in brokers}
-    for number in range(count):
-        for broker in brokers:
-            say(f"batch submit, round {number + 1} of {count}: {broker}")
-            found[broker].append(
-                await one_round(broker, seconds=seconds, warm_s=warm_s, turned=number % 2 == 1, say=say)
-            )
-    return found
+    """Run each broker ``count`` times, in turn."""
+    return await parts.rounds(
+        "batch submit", one_round, brokers, count=count, seconds=seconds, warm_s=warm_s, say=say
+    )
 
 
 def judged(broker: str, found: Sequence[Round]) -> list[Figure]:

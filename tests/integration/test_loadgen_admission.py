@@ -278,16 +278,6 @@ async def test_batches_in_small() -> None:
     assert one.runs["batch"].jobs == batchsubmit.JOBS * one.runs["batch"].accepted
 
 
-async def test_an_ingress_without_batches_is_said() -> None:
-    """By its path; one that refuses batches for another reason is measured, and its refusals are counted."""
-    for status in (404, 405):
-        async with answering([answer(status)]) as (url, _):
-            with pytest.raises(OperatorError, match="no POST /v1/infer/batch"):
-                await batchsubmit.require(Closed(url=url, path=batchsubmit.PATH, jobs=2, connections=1))
-    async with answering([answer(503)]) as (url, _):
-        await batchsubmit.require(Closed(url=url, path=batchsubmit.PATH, jobs=2, connections=1))
-
-
 @pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
 async def test_an_overload_in_small(broker: str, rabbitmq_installed: None) -> None:
     """The queue gets full, refusals say when to come back, and every request is answered."""
