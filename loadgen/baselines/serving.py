@@ -12,7 +12,8 @@ def serve(app: ASGIApp, *, program: str, about: str, lifespan: bool) -> None:
     """Serve an application on the port that the command line names, until SIGTERM.
 
     uvloop, httptools, no access log, and neither a `Server` nor a `Date` header nor belief in a proxy's: whatever ours
-    saves by its settings, a baseline saves as well.
+    saves by uvicorn's settings, a baseline saves as well. What it saves by code of its own, answers in one write and
+    rare collection of garbage, is part of what is compared.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=about)
     parser.add_argument("--port", type=int, required=True, help="where to listen, on loopback")
