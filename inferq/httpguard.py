@@ -74,6 +74,7 @@ class BoundedProtocol(OneWriteProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection in, if there is room."""
         super().connection_made(transport)
+        self.guard.open.set(len(self.connections))
         self._since_s = self.loop.time()
         if len(self.connections) > self.guard.limits.connections:
             if self.guard.crowd_in(self):
@@ -90,6 +91,7 @@ class BoundedProtocol(OneWriteProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
         super().connection_lost(exc)
+        self.guard.open.set(len(self.connections))
 
     def shutdown(self) -> None:
         """End what only lingers at once; the rest as uvicorn does."""

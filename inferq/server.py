@@ -32,14 +32,11 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
         super().__init__(config)
-        self._sweep_ticks = max(1, round(guard.limits.sweep_s / TICK_S))
-        self._sweep = Sweep(self.server_state.connections, ticks=self._sweep_ticks)
-        self._open = guard.open
+        ticks = max(1, round(guard.limits.sweep_s / TICK_S))
+        self._sweep = Sweep(self.server_state.connections, ticks=ticks)
 
     async def on_tick(self, counter: int) -> bool:
         """Keep the connections' deadlines beside what uvicorn does at a tick."""
-        if counter % self._sweep_ticks == 0:
-            self._open.set(len(self.server_state.connections))
         self._sweep.tick(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 

@@ -67,7 +67,7 @@ async def test_a_later_head_has_its_own_time() -> None:
     async with served() as it:
         peer = await it.peer(get())
         await peer.answer()
-        it.sweep(1000)
+        it.sweep(2 * HEAD_S)
         await peer.send(get())
         await peer.answer()
         await peer.send(b"GET")
@@ -166,13 +166,17 @@ async def test_a_body_that_ends_after_its_answer() -> None:
 
 async def test_empty_lines_do_not_keep_a_connection() -> None:
     """Bytes that begin no request leave the connection as idle as it was."""
-    async with served(keep_alive_s=0.2) as it:
+    async with served() as it:
         peer = await it.peer(get())
         await peer.answer()
         connection = await it.connection()
+        idle_since_s = connection.idle_since_s
         await peer.send(b"\r\n")
-        await eventually(lambda: connection.timeout_keep_alive_task is None, what="the bytes")
-        it.sweep()
+        # Whoever is served after them has been read after them.
+        other = await it.peer(get())
+        await other.answer()
+        assert connection.idle_since_s == idle_since_s
+        it.sweep(connection.timeout_keep_alive)
         await peer.ends()
 
 
