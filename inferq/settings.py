@@ -21,9 +21,9 @@ from inferq.redaction import hidden, redact
 
 PREFIX = "INFERQ_"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-# What later parts bring. Ignoring them would be worse than refusing: who sets API keys counts on them.
 # What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
 FOR_CLIENTS = frozenset({"INFERQ_API_KEY"})
+# What later parts bring. Ignoring them would be worse than refusing: who sets allowed origins counts on them.
 PLANNED = frozenset(
     {
         "INFERQ_ROUTING",

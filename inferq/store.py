@@ -13,11 +13,12 @@ import structlog
 
 from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
-from inferq.jobs import BIRTHS, FINAL, Birth, Job, OpenJob, Result, Status, decode_result
+from inferq.jobs import BIRTHS, Birth, Job, OpenJob, Result, decode_result
 from inferq.moves import MOST_JOBS, Call, move_calls, moves, rebuilt_as
 from inferq.names import Names
 from inferq.redis import Client, evaluate, evaluate_many, translated
-from inferq.scripts import ANSWER, BURIED, CREATE, MOVE, PUBLIC_FIELDS, REBUILD
+from inferq.rows import FIELDS, OPEN_FIELDS, is_late, open_job, owner_of, render
+from inferq.scripts import ANSWER, BURIED, CREATE, MOVE, REBUILD
 from inferq.steps import NO_TIMINGS, Moved, Origin, Step, answer_fields, birth_fields, expire
 
 # How soon the sweeper looks at a new job: by then its message was confirmed or the submit failed.
@@ -25,9 +26,6 @@ FIRST_LOOK_MS: Final = 15_000
 # A record outlives its due time by this, so that the sweeper ends it before Redis forgets it.
 GRACE_S: Final = 3600
 ID_TAKEN: Final = "the new job's id is taken"
-
-# Where a row, as it is read, has its owner.
-_OWNER: Final = len(PUBLIC_FIELDS)
 
 _log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -192,23 +190,19 @@ class Store:
     async def owned(self, job_id: str) -> Owned | None:
         """Return a record as `read` does, with its owner, or None."""
         (row,) = await self._current([job_id])
-        record = _render(job_id, row)
-        return None if record is None else Owned(record=record, owner=(row[_OWNER] or b"").decode())
+        record = render(job_id, row)
+        return None if record is None else Owned(record=record, owner=owner_of(row))
 
     async def read_many(self, job_ids: Sequence[str]) -> list[bytes | None]:
         """Return records as JSON in the order asked for, in one pipelined read."""
         rows = await self._current(job_ids)
-        return [_render(job_id, row) for job_id, row in zip(job_ids, rows, strict=True)]
+        return [render(job_id, row) for job_id, row in zip(job_ids, rows, strict=True)]
 
     async def _current(self, job_ids: Sequence[str]) -> list[list[bytes | None]]:
         """Read the rows of jobs, once those whose time is over are expired."""
         rows = await self._rows(job_ids)
         now = wall_ms()
-        late = [
-            index
-            for index, row in enumerate(rows)
-            if _status(row[0]) not in {None, *FINAL} and int(row[-1] or 0) <= now
-        ]
+        late = [index for index, row in enumerate(rows) if is_late(row, now)]
         if late:
             await self.apply([expire(job_ids[index]) for index in late])
             for index, row in zip(late, await self._rows([job_ids[index] for index in late]), strict=True):
@@ -232,14 +226,15 @@ class Store:
                 return []
             # A key that is no hash is refused by itself; the others are read.
             rows = await self._redis.commands.call_many(
-                [
-                    ("HMGET", names.job(one), "status", "due_ms", "created_ms", "queue", "message")
-                    for one in ids
-                ]
+                [("HMGET", names.job(one), *OPEN_FIELDS) for one in ids]
             )
             jobs, gone = [], []
             for job_id, row in zip(ids, rows, strict=True):
-                job = _open_job(job_id, row)
+                try:
+                    job = open_job(job_id, row)
+                except ValueError:
+                    _log.warning("store.foreign_record", job_id=job_id)
+                    job = None
                 if job is None:
                     gone.append(job_id)
                 else:
@@ -257,7 +252,7 @@ class Store:
     async def _rows(self, job_ids: Sequence[str]) -> list[list[bytes | None]]:
         async with translated("answer"):
             return await self._redis.commands.call_all(
-                [("HMGET", self.names.job(job_id), *PUBLIC_FIELDS, "owner", "due_ms") for job_id in job_ids]
+                [("HMGET", self.names.job(job_id), *FIELDS) for job_id in job_ids]
             )
 
     async def _apply(self, steps: Sequence[Step]) -> list[Moved]:
@@ -276,44 +271,3 @@ class Store:
         """Return when the job expires, in milliseconds since the epoch: by its own deadline, or by its age."""
         by_age = origin.job.created_ms + self._job_ttl_s * 1000
         return by_age if origin.job.deadline_ms is None else min(by_age, origin.job.deadline_ms)
-
-
-def _status(raw: bytes | None) -> Status | None:
-    """Read a status; None for no record, and for one that is none of ours."""
-    try:
-        return None if raw is None else Status(raw.decode())
-    except ValueError:
-        return None
-
-
-def _open_job(job_id: str, row: Any) -> OpenJob | None:
-    """Read what the sweeper looks at; None for a job that has ended or is gone, or a record that is none of ours."""
-    if isinstance(row, Exception) or (row[0] is not None and _status(row[0]) is None):
-        _log.warning("store.foreign_record", job_id=job_id)
-        return None
-    status = _status(row[0])
-    if status is None or status in FINAL:
-        return None
-    try:
-        return OpenJob(
-            job_id=job_id,
-            status=status,
-            due_ms=int(row[1]),
-            created_ms=int(row[2]),
-            queue=row[3].decode(),
-            message=row[4] or b"",
-        )
-    except (TypeError, ValueError, AttributeError):
-        _log.warning("store.foreign_record", job_id=job_id)
-        return None
-
-
-def _render(job_id: str, row: Sequence[bytes | None]) -> bytes | None:
-    if _status(row[0]) is None or row[0] is None:
-        return None
-    values = dict(zip(PUBLIC_FIELDS, row, strict=False))
-    values["status"] = b'"' + row[0] + b'"'
-    parts = [f'{{"job_id":"{job_id}"'.encode()]
-    for name, value in values.items():
-        parts.append(f'"{name}":'.encode() + (value or (b"false" if name == "cached" else b"null")))
-    return b",".join(parts) + b"}"

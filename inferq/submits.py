@@ -4,10 +4,12 @@ A submit with an idempotency key can outlive its ingress: the record is there, i
 made under the same job id. From then on the first maker, which may only have been frozen, must not end the record.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
-from inferq.redis import evaluate, translated
+from inferq.redis import evaluate, evaluate_many, translated
 from inferq.scripts import ADOPT, DISOWN
+from inferq.steps import Origin
 from inferq.store import Store
 
 
@@ -19,10 +21,11 @@ class Adopted(IntEnum):
     ACCEPTED = 2
 
 
-async def adopt(store: Store, job_id: str, maker: str) -> Adopted:
-    """Take over a submit that another did not bring to its end; raises `Unavailable`."""
+async def adopt(store: Store, origins: Sequence[Origin]) -> list[Adopted]:
+    """Take over submits that another did not bring to their end, in one write; raises `Unavailable`."""
+    calls = [([store.names.job(origin.job.job_id)], [origin.submit]) for origin in origins]
     async with translated("take the change"):
-        return Adopted(await evaluate(store.redis, ADOPT, [store.names.job(job_id)], [maker]))
+        return [Adopted(answer) for answer in await evaluate_many(store.redis, ADOPT, calls)]
 
 
 async def disown(store: Store, job_id: str, maker: str) -> bool:

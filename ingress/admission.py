@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from inferq.errors import Unavailable
 from inferq.jobs import Priority
 
 REOPENS_BELOW: Final = 0.8
@@ -37,6 +38,10 @@ class Rates:
 
     recent: float = 0.0
     capacity: float = 0.0
+
+
+class Crowded(Unavailable):
+    """As many submits are under way as may be: nothing of this one was begun."""
 
 
 class Gate:

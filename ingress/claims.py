@@ -5,7 +5,8 @@
 2. A claim that is older than any work may take is taken over. Its claimant has died or is frozen; if he comes back,
    his answer is not kept, and it is the same one.
 3. A claimant whose work is refused forgets his claim, and the next asker has a seed of his own. An error is never kept
-   as the answer.
+   as the answer. A refusal before anything was begun is one as well: work that is resumed is not charged to a quota, so
+   nobody may come by a seed to resume without having been charged.
 4. A seed is not forgotten as long as nobody knows what became of it: when its work was cut off, or Redis or the broker
    was away, or another began with it. It is the next asker's, who need not wait for the claim's age.
 5. A seed whose job has ended without ever having been accepted is spent: the claim is forgotten, and work begins anew.
@@ -17,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from inferq.errors import HttpError, InferqError, Unavailable
+from ingress.admission import Crowded
 
 _SEED: Final = re.compile(rb"[0-9a-f]{32}")
 
@@ -73,4 +75,5 @@ def is_forgotten(error: BaseException, *, resumed: bool) -> bool:
     """Say whether the claim is forgotten after work has raised; otherwise its seed is the next asker's."""
     if isinstance(error, SeedSpent):
         return True
-    return not resumed and isinstance(error, HttpError) and not isinstance(error, Unavailable)
+    unknown = isinstance(error, Unavailable) and not isinstance(error, Crowded)
+    return not resumed and isinstance(error, HttpError) and not unknown

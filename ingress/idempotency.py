@@ -22,7 +22,8 @@ from inferq.telemetry import Metrics
 from ingress.claims import Foreign, Kept, Mine, Mismatch, Pending, SeedSpent, is_forgotten, read_look
 from ingress.idemkey import digest, fingerprint
 
-# Longer than a claimant takes: one step in Redis, the work (1.5 s) and another step.
+# Longer than the claimant of a single submit takes: one step in Redis, the work (1.5 s) and another step. A batch can
+# take longer while Redis or the broker hardly answers; then it may be taken over as it works, which makes no job twice.
 CLAIM_S: Final = 3.0
 # One step in Redis, its connection included. Letting go holds up an error that is due.
 STEP_S: Final = 0.5
@@ -96,8 +97,8 @@ class Idempotency:
         """Return the first answer to this key, by having ``work`` make it or as it was kept.
 
         ``work`` gets a seed of 32 hexadecimal digits that job ids are made of, and whether another may have begun with
-        it; it ends within 1.5 s. What it raises is raised here, and is no answer. An answer over `MAX_ANSWER_BYTES`, or
-        one that Redis did not take, goes out but is not kept: a repeat has work resume with the same seed.
+        it; it ends in bounded time. What it raises is raised here, and is no answer. An answer over `MAX_ANSWER_BYTES`,
+        or one that Redis did not take, goes out but is not kept: a repeat has work resume with the same seed.
 
         Raises:
             IdempotencyMismatch: the key is that of a request with another body.

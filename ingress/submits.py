@@ -23,13 +23,14 @@ from inferq.messages import encode_job
 from inferq.names import Names
 from inferq.steps import Origin
 from inferq.telemetry import Metrics
-from ingress.admission import Gate, Rates, retry_after_s, wait_ms, whole_s
+from ingress.admission import Crowded, Gate, Rates, retry_after_s, wait_ms, whole_s
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
 from ingress.requests import InferRequest, check_model
 from ingress.standing import NO_QUOTA, Standing
 
-# Each step has a deadline of its own; this is for all of them together, so that an answer comes within two seconds.
+# Each step has a deadline of its own. This is for all of them together, so that a single submit is answered within two
+# seconds. A batch has none: cut off, it could not say which of its jobs were accepted.
 ACCEPT_S: Final = 1.5
 
 
@@ -79,7 +80,7 @@ class Submits:
         self, request: InferRequest, caller: Caller, seed: Seed, *, cached: bool
     ) -> tuple[Birth, Standing]:
         """Accept one job; raises `HttpError`."""
-        job = self._job(request, caller, seed.text, cached=cached)
+        job = self._job(request, caller, seed, seed.text, cached=cached)
         self._enter(1)
         standing = NO_QUOTA
         deadline = self._deadlines.begin()
@@ -114,7 +115,7 @@ class Submits:
             try:
                 if isinstance(request, HttpError):
                     raise request
-                job = self._job(request, caller, seed.job_id(index), cached=cached)
+                job = self._job(request, caller, seed, seed.job_id(index), cached=cached)
             except HttpError as error:
                 outcomes[index] = error
             else:
@@ -187,11 +188,12 @@ class Submits:
         self._queued(sum(refusal is None for refusal in refusals))
         return outcomes
 
-    def _job(self, request: InferRequest, caller: Caller, job_id: str, *, cached: bool) -> Job:
+    def _job(self, request: InferRequest, caller: Caller, seed: Seed, job_id: str, *, cached: bool) -> Job:
         """Make the job of a request; raises `ModelNotFound` or `DeadlineUnreachable`."""
         model = check_model(request, self._names.default_model)
         created_ms = int(time.time() * 1000)
-        if request.deadline_ms is not None:
+        # A submit that is made again may have been accepted: then what waits says nothing of it.
+        if request.deadline_ms is not None and not seed.resumed:
             self._check_deadline(request.deadline_ms, request.priority)
         return Job(
             job_id=job_id,
@@ -236,7 +238,7 @@ class Submits:
 
     def _enter(self, jobs: int) -> None:
         if not self.gate.enter(jobs, 0):
-            raise Unavailable("as many submits are under way here as may be")
+            raise Crowded("as many submits are under way here as may be")
 
     def _queued(self, jobs: int) -> None:
         self._jobs.inc(jobs)

@@ -27,6 +27,8 @@ from inferq.submits import Adopted, adopt, disown
 # How often the end of a record whose publish failed is tried; about four seconds.
 END_TRIES: Final = 6
 END_AT_CLOSE_S: Final = 1.0
+# How many records are being ended at a time, as while Redis is away: twice what an ingress has under way.
+MOST_ENDING: Final = 8192
 
 _log = structlog.get_logger(__name__)
 
@@ -62,7 +64,7 @@ class RabbitSubmits:
 
     async def accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
         """Make records and messages in one go; for each None once both are safe, or why not."""
-        granted = self._room.grant(len(origins))
+        granted = (self._room.grant_again if resumed else self._room.grant)(len(origins))
         loop = asyncio.get_running_loop()
         submits: list[_Submit] = [Asked(origin, loop.create_future()) for origin in origins[:granted]]
         self._spawn(self._make_many(submits, resumed=resumed))
@@ -92,24 +94,32 @@ class RabbitSubmits:
     async def _make(self, submits: Sequence[_Submit], *, resumed: bool) -> None:
         """Make the records, and publish those that are there."""
         created = await self._store.create_many([origin for origin, _ in submits])
-        for (origin, future), made in zip(submits, created, strict=True):
+        begun: list[_Submit] = []
+        for submit, made in zip(submits, created, strict=True):
+            origin, future = submit
             if future.done():
                 continue
-            if made or (resumed and await self._adopted(origin, future)):
+            if made:
                 self._send(origin, future)
-            elif not resumed:
+            elif resumed:
+                begun.append(submit)
+            else:
                 future.set_exception(_Foreign(ID_TAKEN))
+        if begun:
+            await self._adopt(begun)
 
-    async def _adopted(self, origin: Origin, future: asyncio.Future[None]) -> bool:
-        """Say whether a submit that was begun before is to be published; if not, the future is settled."""
-        found = await adopt(self._store, origin.job.job_id, origin.submit)
-        if future.done():
-            return False
-        if found is Adopted.ACCEPTED:
-            future.set_result(None)
-        elif found is Adopted.TAKEN_BACK:
-            future.set_exception(TakenBack("the first submit was taken back"))
-        return found is Adopted.UNPUBLISHED
+    async def _adopt(self, begun: Sequence[_Submit]) -> None:
+        """Take over submits that were begun before, and publish those that may not have been."""
+        found = await adopt(self._store, [origin for origin, _ in begun])
+        for (origin, future), what in zip(begun, found, strict=True):
+            if future.done():
+                continue
+            if what is Adopted.UNPUBLISHED:
+                self._send(origin, future)
+            elif what is Adopted.ACCEPTED:
+                future.set_result(None)
+            else:
+                future.set_exception(TakenBack("the first submit was taken back"))
 
     async def _settled(self, origin: Origin, future: asyncio.Future[None]) -> None:
         """Await a submit's outcome, and see to what it leaves behind."""
@@ -139,8 +149,9 @@ class RabbitSubmits:
         self._end_soon(origin, "the submit was given up")
 
     def _end_soon(self, origin: Origin, detail: str) -> None:
-        # Not awaited: the caller's answer has a deadline of its own.
-        self._spawn(self._end(origin, detail))
+        # Not awaited: the caller's answer has a deadline of its own. Beyond the bound it is the sweeper's.
+        if len(self._tasks) < MOST_ENDING:
+            self._spawn(self._end(origin, detail))
 
     async def _end(self, origin: Origin, detail: str) -> None:
         """End the record of a job that was refused, so that it does not stay queued."""

@@ -11,6 +11,8 @@ Rules:
 4. A queue that has refused a message itself takes none before it has drained to `REOPENS_BELOW` of its limit (measured:
    79.6 to 80 %). Until a count says so, there is no room: what is refused by the server costs a record and its end. It
    happens where several processes accept, since each knows only its own share of what came since the last count.
+5. A submit that is made again may be in its queue already, or have left it: a lack of room does not say that it was
+   refused, so it is let in here. It takes up room all the same, and the server's own limit holds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,6 +45,11 @@ class Room:
         granted = max(0, min(jobs, self.limit_jobs - self._taken_jobs))
         self._taken_jobs += granted
         return granted
+
+    def grant_again(self, jobs: int) -> int:
+        """Give room to jobs whose submit is made again, be there any or not; return how many: all."""
+        self._taken_jobs += jobs
+        return jobs
 
     def accepted(self, queue: str) -> None:
         """A job that room was granted to is in its queue."""

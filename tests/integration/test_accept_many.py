@@ -200,19 +200,22 @@ async def test_between_disowning_and_the_end_nobody_adopts(streams: Deployment) 
     await streams.store.create(origin)
     assert not await disown(streams.store, job_id, "another")
     assert await disown(streams.store, job_id, "first")
-    assert await adopt(streams.store, job_id, "second") is Adopted.TAKEN_BACK
+    assert await adopt(streams.store, [made_by(origin, "second")]) == [Adopted.TAKEN_BACK]
     assert not await disown(streams.store, job_id, "first")
     assert await field(streams, origin, "submit") is None
     other = made_by(streams.job(), "first")
     await streams.store.create(other)
-    assert await adopt(streams.store, other.job.job_id, "second") is Adopted.UNPUBLISHED
-    assert await adopt(streams.store, other.job.job_id, "third") is Adopted.UNPUBLISHED
+    assert await adopt(streams.store, [made_by(other, "second")]) == [Adopted.UNPUBLISHED]
+    assert await adopt(streams.store, [made_by(other, "third")]) == [Adopted.UNPUBLISHED]
     assert [await disown(streams.store, other.job.job_id, one) for one in ("first", "second", "third")] == [
         False, False, True,
     ]  # fmt: skip  # three makers, three answers
-    assert await adopt(streams.store, "0" * 32, "second") is Adopted.TAKEN_BACK
+    both = [made_by(streams.job(), "second"), made_by(origin, "second")]
+    assert await adopt(streams.store, both) == [Adopted.TAKEN_BACK] * 2, (
+        "a record that is gone counts as that"
+    )
     await streams.store.move(start(other))
-    assert await adopt(streams.store, other.job.job_id, "fourth") is Adopted.ACCEPTED
+    assert await adopt(streams.store, [made_by(other, "fourth")]) == [Adopted.ACCEPTED]
 
 
 async def test_the_maker_of_a_submit_is_nobodys_business(either: Deployment) -> None:

@@ -12,13 +12,14 @@ import ingress.submits
 from inferq.jobs import Priority
 from inferq.ports import LOOPBACK
 from ingress.admission import Gate
-from tests.answers import GOOD, JSON, accepted, problem
+from tests.answers import GOOD, JSON, accepted, bearer, problem
 from tests.deployment import Deployment
 from tests.proxy import proxied
 from tests.serving import ready, serving
 from tests.support import eventually
 
 BATCH = "/v1/infer/batch"
+ALICE = "alice-0123456789"
 # At one job a second: forty seconds for an interactive job, eighty for a bulk one.
 WAITING = {Priority.INTERACTIVE: 40, Priority.BULK: 40}
 
@@ -160,6 +161,23 @@ async def test_beyond_what_is_under_way_the_answer_comes_at_once(
             return (await client.post("/v1/infer", json=GOOD)).status_code == 202
 
         await eventually(back, 15.0, every_s=0.1, what="recovery")
+
+
+async def test_what_was_refused_for_the_bound_is_charged_when_it_is_repeated(
+    streams: Deployment, gates: list[Gate]
+) -> None:
+    """Nothing of it was begun, so that its idempotency key leads past no quota."""
+    keys = {"INFERQ_API_KEYS": f"alice:{ALICE}:jobs=1"}
+    headers = {"Idempotency-Key": "key", **bearer(ALICE)}
+    async with serving(streams, **keys) as client:
+        await eventually(lambda: ready(client), what="readiness")
+        (gate,) = gates
+        assert gate.enter(3, 0)
+        problem(await client.post(BATCH, json={"inputs": [GOOD] * 2}, headers=headers), 503, "unavailable")
+        gate.leave(3, 0)
+        response = await client.post(BATCH, json={"inputs": [GOOD] * 2}, headers=headers)
+        problem(response, 429, "quota_exceeded")
+        assert await streams.open_jobs() == []
 
 
 async def test_a_batch_that_would_pass_the_bound_is_refused_whole(

@@ -253,6 +253,55 @@ async def test_what_there_is_of_a_batch_is_completed(rabbit: Deployment) -> None
     assert sorted(decode_job(one.body).text for one in inbox.got) == ["0", "1", "2"]
 
 
+async def test_what_was_accepted_of_a_batch_is_not_refused_for_want_of_room(either: Deployment) -> None:
+    """It died before it had answered. By now its jobs run, and the queue has room for one: the repeat has them all."""
+    body = {"inputs": [{"text": str(number)} for number in range(3)]}
+    dead = Dead(either, body, path=BATCH)
+    await dead.claims()
+    origins = [dead.submit(dead.job_id(index), text=str(index)) for index in range(3)]
+    broker, inbox = await either.broker(limit_jobs=4), Inbox()
+    assert await broker.accept_many(origins) == [None] * 3
+    consumer = await either.consumer(broker, inbox)
+    await inbox.receives(*(origin.job.job_id for origin in origins))
+    await consumer.stop()
+    for origin in origins:
+        await either.store.move(start(origin))
+
+    async def out_of_the_queue() -> bool:
+        return await broker.depth() == 0
+
+    await eventually(out_of_the_queue, what="a count without the jobs that run")
+    assert await broker.accept_many([either.job() for _ in range(3)]) == [None] * 3
+    async with serving(either, INFERQ_QUEUE_LIMIT="4") as client:
+        await eventually(lambda: ready(client), what="readiness")
+        first = await submit(client, body, path=BATCH)
+        assert (first.status_code, first.json().get("refused")) == (202, 0), first.text
+        assert [item["job_id"] for item in first.json()["jobs"]] == [one.job.job_id for one in origins]
+
+
+async def test_a_deadline_is_judged_once(either: Deployment) -> None:
+    """What waits behind an accepted job says nothing of it: its repeat is not refused, while another such job is."""
+    broker = await either.broker(limit_jobs=10_000)
+    body = {**GOOD, "deadline_ms": 10_000}
+    dead = Dead(either, body)
+    await dead.claims()
+    assert await broker.accept_many([dead.submit()]) == [None]
+    assert await broker.accept_many([either.job() for _ in range(40)]) == [None] * 40
+    async with serving(either) as client:
+        await eventually(lambda: ready(client), what="readiness")
+
+        async def known() -> bool:
+            await either.beat(capacity_rate=1.0)
+            # Of the bulk queue, so that what this lets in delays no interactive job.
+            hopeless = {**GOOD, "deadline_ms": 1, "priority": "bulk"}
+            return (await client.post(ONE, json=hopeless)).status_code == 503
+
+        await eventually(known, every_s=0.2, what="the capacity")
+        problem(await submit(client, body, key="other"), 503, "deadline_unreachable")
+        first = await submit(client, body)
+        assert (first.status_code, first.json().get("job_id")) == (202, dead.seed), first.text
+
+
 async def test_the_place_that_a_job_has_is_enough_for_its_repeat(either: Deployment) -> None:
     """Its own quota of one does not refuse the repeat of the very job that takes it up."""
     dead = Dead(either, owner="alice")

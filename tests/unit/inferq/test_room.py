@@ -47,6 +47,22 @@ def test_what_was_granted_and_refused_is_there_again() -> None:
     assert it.grant(10) == 7
 
 
+def test_who_submits_again_is_not_refused_for_want_of_room() -> None:
+    """Nor while the queue is shut; what that takes up is not there for others until it is refused or counted."""
+    it = room()
+    taken(it, ["a"] * 9)
+    it.shut()
+    assert it.grant_again(3) == 3
+    assert it.grant(1) == 0
+    settled(it, 3, [])
+    it.count_begins()
+    it.counted({"a": 8, "b": 0}, 1.0)
+    assert it.grant_again(3) == 3
+    assert it.grant(1) == 0
+    settled(it, 3, ["b"])
+    assert it.grant(10) == 1
+
+
 def test_a_count_takes_the_place_of_what_was_accepted_before_it() -> None:
     """It holds all that was accepted by the time it began."""
     it = room()

@@ -9,6 +9,7 @@ import pytest
 
 from inferq.errors import QueueFull, Unavailable
 from inferq.idem_scripts import CLAIM, KEEP, LET_GO
+from ingress.admission import Crowded
 from ingress.claims import Foreign, Kept, Look, Mine, Mismatch, Pending, SeedSpent, is_forgotten, read_look
 
 SEED = b"0123456789abcdef" * 2
@@ -65,6 +66,7 @@ def test_what_is_no_answer_of_ours_is_foreign(reply: Any) -> None:
         (QueueFull("full"), True),
         (SeedSpent(), True),
         (Unavailable("away"), False),
+        (Crowded("as many as may be"), True),
         (asyncio.CancelledError(), False),
         (RuntimeError("a fault"), False),
     ],
