@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, cast
 
 import httptools
 from uvicorn._types import HTTPScope
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from inferq.httpcrowd import Guard
@@ -40,6 +40,21 @@ class _Nowhere(list[tuple[bytes, bytes]]):
 
 
 _NOWHERE: Final = _Nowhere()
+
+
+class _Flow(FlowControl):
+    """Reads on only while little waits: every request that begins asks for more, also on behalf of those behind it."""
+
+    def __init__(
+        self, transport: asyncio.Transport, waiting: Sequence[tuple[RequestResponseCycle, Any]]
+    ) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        """Read on, unless bodies wait for their turn; they ask again once it has come."""
+        if not self._waiting or sum(len(cycle.body) for cycle, _ in self._waiting) <= HIGH_WATER_LIMIT:
+            super().resume_reading()
 
 
 class BoundedProtocol(OneWriteProtocol):
@@ -74,6 +89,7 @@ class BoundedProtocol(OneWriteProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection in, if there is room."""
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self.guard.open.set(len(self.connections))
         self._since_s = self.loop.time()
         if len(self.connections) > self.guard.limits.connections:

@@ -52,14 +52,9 @@ class KeyRing:
         if self._file is None:
             entries: Sequence[Entry] = parse_setting(setting)
         else:
-            try:
-                entries, self._mark, open_to_others = _read(self._file)
-            except ValueError as error:
-                raise OperatorError(f"INFERQ_API_KEYS=@{name}: {error}") from None
+            entries, self._mark, open_to_others = _first_read(self._file, setting)
             if open_to_others:
-                _log.warning(
-                    "keys.readable_by_others", file=str(self._file), cure="take the rights: chmod 600"
-                )
+                _log.warning("keys.readable_by_others", file=str(self._file), cure="chmod 600 it")
         self._callers = self._table(entries)
 
     @classmethod
@@ -134,6 +129,12 @@ class KeyRing:
         return hashlib.blake2s(digest, key=self._secret).digest()
 
 
+def count_keys(setting: str) -> int:
+    """Return how many keys a setting holds, or the file that it names; raises OperatorError as `KeyRing` does."""
+    name = file_of(setting)
+    return len(parse_setting(setting) if name is None else _first_read(Path(name), setting)[0])
+
+
 def the_one(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     """Return the `Authorization` among raw headers with names in lower case; None when there is none.
 
@@ -144,6 +145,13 @@ def the_one(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     if len(found) > 1:
         raise Unauthorized("give one Authorization header")
     return found[0] if found else None
+
+
+def _first_read(file: Path, setting: str) -> tuple[Sequence[Entry], _Mark, bool]:
+    try:
+        return _read(file)
+    except ValueError as error:
+        raise OperatorError(f"INFERQ_API_KEYS={setting}: {error}") from None
 
 
 def _read(file: Path) -> tuple[Sequence[Entry], _Mark, bool]:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -21,6 +22,8 @@ from inferq.telemetry import configure_logs
 Service = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
 
+# More than the connections that a service takes.
+MOST_FILES: Final = 65_536
 # Objects made and not yet freed before the collector looks at them, and how much rarer it looks at older ones.
 _RARELY: Final = (20_000, 20, 50)
 
@@ -46,6 +49,7 @@ def run(
         configure_logs(service=service, level=settings.log_level, style=settings.log_format)
         for variable in unknown(os.environ):
             structlog.get_logger(__name__).warning("settings.unknown", variable=variable)
+        _allow_files()
         if collect_rarely:
             gc.collect()
             gc.freeze()
@@ -59,6 +63,14 @@ def run(
             raise
         return _refuse(service, first_of(mistakes))
     return 0
+
+
+def _allow_files() -> None:
+    """Raise the usual thousand files that a process may open to what the system allows it; each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _until_signal(main: Service, settings: Settings) -> None:

@@ -94,7 +94,12 @@ async def _http(_: Request, error: Exception) -> Response:
         # The router joins a set, whose order is by chance.
         response.headers["allow"] = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
         return response
-    return problems.plain(error.status_code, "not_found", "No such path", "there is nothing at this path")
+    return problems.plain(
+        error.status_code,
+        "not_found",
+        "No such path",
+        "there is nothing at this path; /docs lists what there is",
+    )
 
 
 async def _internal(_: Request, error: Exception) -> Response:

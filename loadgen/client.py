@@ -21,10 +21,11 @@ class Reply:
 
 
 class Client:
-    """Sends requests over at most `MAX_CONNECTIONS` connections to one server."""
+    """Sends requests over at most `MAX_CONNECTIONS` connections to one server, each with ``key`` if there is one."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, key: str = "") -> None:
         parts = urlsplit(url)
+        self._authorization = f"Authorization: Bearer {key}\r\n" if key else ""
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
         self._place = parts.netloc.rpartition("@")[2]
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
@@ -63,7 +64,7 @@ class Client:
 
     def _head(self, method: str, path: str, length: int) -> bytes:
         return (
-            f"{method} {path} HTTP/1.1\r\nHost: {self._place}\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: {self._place}\r\n{self._authorization}"
             f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         ).encode()
 

@@ -17,8 +17,8 @@ _PING_FINAL: Final = 0x89
 _CLOSE_NORMALLY: Final = bytes((_CLOSE_FINAL, 0x82, 0, 0, 0, 0, 0x03, 0xE8))
 
 
-async def pushed(url: str) -> bytes:
-    """Connect to a job's stream and return the record that is pushed, as JSON.
+async def pushed(url: str, *, key: str = "") -> bytes:
+    """Connect to a job's stream, with an API key if there is one, and return the record that is pushed, as JSON.
 
     Raises:
         ConnectionError: the server refused, closed without a record, or does not speak WebSocket.
@@ -26,11 +26,12 @@ async def pushed(url: str) -> bytes:
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80, limit=MAX_RECORD_BYTES)
     try:
-        key = base64.b64encode(os.urandom(16)).decode()
+        nonce = base64.b64encode(os.urandom(16)).decode()
+        authorization = f"Authorization: Bearer {key}\r\n" if key else ""
         writer.write(
             (
-                f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nUpgrade: websocket\r\n"
-                f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+                f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nUpgrade: websocket\r\n{authorization}"
+                f"Connection: Upgrade\r\nSec-WebSocket-Key: {nonce}\r\nSec-WebSocket-Version: 13\r\n\r\n"
             ).encode()
         )
         head = await reader.readuntil(b"\r\n\r\n")

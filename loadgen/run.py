@@ -50,11 +50,14 @@ class Outcome:
         return f"{name}: " + ", ".join(parts)
 
 
-async def run(url: str, due: Iterable[float], texts: Iterable[str]) -> Outcome:
-    """Send each text when it is due; return once every accepted job was pushed, or patience is over."""
+async def run(url: str, due: Iterable[float], texts: Iterable[str], *, key: str = "") -> Outcome:
+    """Send each text when it is due; return once every accepted job was pushed, or patience is over.
+
+    ``key`` is the API key that submits and streams carry, empty for none.
+    """
     loop = asyncio.get_running_loop()
     outcome = Outcome()
-    client = Client(url)
+    client = Client(url, key=key)
     start = loop.time() + 0.1
     last_send = start
     try:
@@ -65,14 +68,14 @@ async def run(url: str, due: Iterable[float], texts: Iterable[str]) -> Outcome:
                     await asyncio.sleep(early)
                 last_send = loop.time()
                 outcome.lags.append(max(0.0, last_send - intended))
-                tasks.create_task(_job(client, text, intended, outcome))
+                tasks.create_task(_job(client, text, intended, outcome, key))
         outcome.last_after_s = loop.time() - last_send
     finally:
         await client.close()
     return outcome
 
 
-async def _job(client: Client, text: str, intended: float, outcome: Outcome) -> None:
+async def _job(client: Client, text: str, intended: float, outcome: Outcome, key: str) -> None:
     loop = asyncio.get_running_loop()
     try:
         reply = await client.request("POST", "/v1/infer", msgspec.json.encode({"text": text}))
@@ -86,7 +89,7 @@ async def _job(client: Client, text: str, intended: float, outcome: Outcome) -> 
     accepted = msgspec.json.decode(reply.body, type=_Accepted)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            record = await pushed(accepted.stream_url)
+            record = await pushed(accepted.stream_url, key=key)
     except (OSError, TimeoutError) as error:
         outcome.refused[f"push {type(error).__name__}"] += 1
         return

@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from inferq.backoff import Backoff
+from inferq.cli.credentials import NO_KEY
 from inferq.errors import InferqError, OperatorError
 from inferq.jobs import JobRecord, Status, decode_record
 from inferq.settings import LOOPBACK
@@ -25,9 +26,6 @@ from inferq.settings import LOOPBACK
 MAX_IN_FLIGHT: Final = 64
 PATIENCE_S: Final = 60.0
 FOLLOW_S: Final = 600.0
-NO_KEY: Final = (
-    "set INFERQ_API_KEY to a key of this deployment, or name a file that holds one with --key-file"
-)
 _REQUEST_TIMEOUT_S: Final = 10.0
 _LONGEST_RETRY_AFTER_S: Final = 30.0
 _MOST_RECORD_BYTES: Final = 1024 * 1024

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Deployment, Endpoint, find
 from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
@@ -188,7 +189,7 @@ async def _device(settings: Settings) -> str:
 
 
 async def _one_job(place: Endpoint) -> str:
-    from inferq.cli.api import NO_KEY, KeyRefused, open_api
+    from inferq.cli.api import KeyRefused, open_api
 
     url = place.url
     async with open_api(url, key=place.key, patience_s=5.0, follow_s=30.0) as api:

@@ -13,6 +13,7 @@ from inferq.apikeys import file_of, plain_key, usable
 from inferq.errors import OperatorError
 
 VARIABLE: Final = "INFERQ_API_KEY"
+NO_KEY: Final = f"set {VARIABLE} to a key of this deployment, or name a file that holds one with --key-file"
 # Ten thousand of the longest entries are half of this.
 _MOST_FILE_BYTES: Final = 8 * 1024 * 1024
 _MOST_KEY_FILE_BYTES: Final = 4096

@@ -30,6 +30,7 @@ async def _job(place: Endpoint, job_id: str, *, as_json: bool) -> int:
         typer.echo(f"inferq: {job_id!r} is no job id", err=True)
         return 1
     async with open_api(place.url, key=place.key) as api:
+        await api.check()
         raw = await api.read(job_id)
     if as_json:
         typer.echo(raw.decode())
@@ -51,6 +52,7 @@ def _print(record: JobRecord) -> None:
         row(made, "truncated", "yes" if record.result.get("truncated") else "no")
     if record.error is not None:
         row(made, "error", f"{record.error.code}: {record.error.detail}")
+    row(made, "cached", "yes" if record.cached else "no")
     row(made, "attempt", record.attempt)
     row(made, "changes", record.seq)
     for name in ("created_at", "started_at", "finished_at", "deadline_at"):
@@ -65,10 +67,8 @@ def _print(record: JobRecord) -> None:
             ", ".join(f"{name.replace('_', ' ')} {getattr(timings, name):.1f}" for name in names),
         )
     if (batch := record.batch) is not None:
-        row(
-            made,
-            "batch",
-            f"{batch.size} jobs, {batch.tokens} of {batch.padded_tokens} tokens, closed: {batch.close_reason}",
-        )
+        jobs = f"{batch.size} {'job' if batch.size == 1 else 'jobs'}"
+        tokens = f"{batch.tokens} of {batch.padded_tokens} tokens"
+        row(made, "batch", f"{jobs}, {tokens}, closed: {batch.close_reason}")
         row(made, "batcher", batch.batcher)
     output().print(made)

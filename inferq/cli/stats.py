@@ -19,6 +19,7 @@ async def _stats(place: Endpoint, *, as_json: bool) -> int:
     from inferq.cli.api import open_api
 
     async with open_api(place.url, key=place.key) as api:
+        await api.check()
         found = await api.stats()
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())

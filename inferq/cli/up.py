@@ -12,6 +12,7 @@ from inferq.cli.loglines import LogLines
 from inferq.cli.running import for_eyes, prepare_model, run_with
 from inferq.cli.terminal import run
 from inferq.errors import OperatorError
+from inferq.keyring import count_keys
 from inferq.local import LocalPipeline, Urls
 from inferq.runfile import default_state_dir
 from inferq.settings import Settings, load, unknown, with_values
@@ -44,18 +45,20 @@ def up(
     log = LogLines()
     for variable in unknown(os.environ):
         log.say(f"{variable} is no setting and changes nothing; `inferq config` lists those that are")
+    # A file that cannot be used is known before anything runs.
+    keys = count_keys(settings.api_keys)
     prepare_model(settings, log.say)
     state_dir = state or default_state_dir()
-    raise typer.Exit(run(_up(settings, log, ports_auto=ports is Ports.AUTO, state_dir=state_dir)))
+    raise typer.Exit(run(_up(settings, log, keys=keys, ports_auto=ports is Ports.AUTO, state_dir=state_dir)))
 
 
-async def _up(settings: Settings, log: LogLines, *, ports_auto: bool, state_dir: Path) -> int:
+async def _up(settings: Settings, log: LogLines, *, keys: int, ports_auto: bool, state_dir: Path) -> int:
     pipeline = LocalPipeline(
         settings, state_dir=state_dir, ports_auto=ports_auto, say=log.say, on_line=log.write
     )
 
     async def serve() -> int:
-        _print_urls(pipeline.urls, state_dir)
+        _print_urls(pipeline.urls, keys, state_dir)
         await pipeline.serve()
         return 0
 
@@ -64,9 +67,10 @@ async def _up(settings: Settings, log: LogLines, *, ports_auto: bool, state_dir:
     return code or 0
 
 
-def _print_urls(urls: Urls, state_dir: Path) -> None:
+def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
     rows = [
         ("API", urls.api),
+        ("docs", f"{urls.api}/docs"),
         ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: inferq submit \'I loved it\''),
         ("WebSocket", f"{urls.notifier}/ws/jobs/<job id>"),
         *(("metrics", f"{url}  ({name})") for name, url in urls.metrics.items()),
@@ -75,5 +79,7 @@ def _print_urls(urls: Urls, state_dir: Path) -> None:
         credentials = f"user {urls.management_user}, password {urls.management_password}"
         rows.append(("RabbitMQ", f"{urls.management}  {credentials}"))
     rows.append(("state", str(state_dir)))
+    if keys:
+        rows.append(("keys", f"{keys} may call, with the header Authorization: Bearer <key>"))
     lines = "".join(f"  {name:<10} {value}\n" for name, value in rows)
     typer.echo(f"inferq is up; Ctrl-C stops it\n{lines}", nl=False)

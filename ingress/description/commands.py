@@ -1,7 +1,7 @@
 """Shell commands that make the calls of the description. Pure.
 
-They work as they are when pasted; where keys are asked for they take the caller's from `INFERQ_KEY`. `ADDRESS` stands
-where the address of the service goes.
+They work as they are when pasted; where keys are asked for they take the caller's from `INFERQ_API_KEY`. `ADDRESS`
+stands where the address of the service goes.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Final
 ADDRESS: Final = "http://address.invalid"
 
 _ASK: Final = "curl -sS"
-_KEY: Final = ' -H "Authorization: Bearer $INFERQ_KEY"'
+_KEY: Final = ' -H "Authorization: Bearer $INFERQ_API_KEY"'
 _TYPE: Final = "-H 'Content-Type: application/json'"
 _SUBMIT: Final = "/v1/infer"
 _TAKE_ID: Final = """sed -E 's/.*"job_id":"([0-9a-f]+)".*/\\1/'"""

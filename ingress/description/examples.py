@@ -189,7 +189,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
         "No such path",
         {
             "type": "about:blank", "title": "No such path", "status": 404, "code": "not_found",
-            "detail": "there is nothing at this path",
+            "detail": "there is nothing at this path; /docs lists what there is",
         },
     ),
     **{error.code: (error.title, as_problem(error)) for error in ERRORS},

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from redis.asyncio import Redis
 
 from tests.acceptance.conftest import StartPipeline
@@ -60,9 +61,10 @@ async def test_submit_waits_out_a_full_queue(start_pipeline: StartPipeline) -> N
     assert len(ended.out.splitlines()) == 30
 
 
-async def test_without_a_service_a_command_says_what_to_start() -> None:
+@pytest.mark.parametrize("argv", [("submit", "text"), ("job", "0" * 32), ("stats",)], ids=" ".join)
+async def test_without_a_service_a_command_says_what_to_start(argv: tuple[str, ...]) -> None:
     """No answer is one line with the cure and exit 2."""
-    ended = await command("submit", "--url", "http://127.0.0.1:1", "text")
+    ended = await command(*argv, "--url", "http://127.0.0.1:1")
     assert ended.code == 2
     assert ended.err.startswith(
         "inferq: no answer from http://127.0.0.1:1 (ConnectError): start it with `inferq up`"
@@ -76,7 +78,14 @@ async def test_job_shows_a_record(pipeline: Up) -> None:
     record = await pipeline.pushed(job_id)
     shown = await pipeline.command("job", job_id)
     assert shown.code == 0, shown.err
-    for part in (job_id, "done", record["result"]["label"], record["batch"]["batcher"], "queue wait"):
+    for part in (
+        job_id,
+        "done",
+        record["result"]["label"],
+        record["batch"]["batcher"],
+        "1 job, ",
+        "queue wait",
+    ):
         assert part in shown.out
     assert json.loads((await pipeline.command("job", job_id, "--json")).out) == record
     missing = await pipeline.command("job", "0" * 32)

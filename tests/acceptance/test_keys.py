@@ -31,6 +31,7 @@ async def test_commands_beside_it_just_work(up: Up) -> None:
     assert record["status"] == "done"
     assert (await up.command("stats")).code == 0
     assert (await up.command("doctor")).code == 0
+    assert "keys       2 may call, with the header Authorization: Bearer <key>\n" in up.out
     for argv in (("submit", "a", "b", "c"), ("job", record["job_id"]), ("stats",)):
         ended = await command(*argv, "--url", up.api)
         assert ended.code == 2

@@ -21,6 +21,8 @@ VICTIMS = ("notifier", "batcher-1", "engine", "ingress", "valkey")
 async def test_up_prints_where_everything_is(pipeline: Up) -> None:
     """The addresses that it prints are those of the API, of push and of each service's metrics."""
     assert f"API        {pipeline.api}\n" in pipeline.out
+    assert f"docs       {pipeline.api}/docs\n" in pipeline.out
+    assert "keys" not in pipeline.out
     assert f"WebSocket  {pipeline.push}/ws/jobs/" in pipeline.out
     assert set(pipeline.services) == {"ingress", "notifier", "batcher-1"}
     async with httpx.AsyncClient(trust_env=False) as client:
@@ -157,6 +159,20 @@ async def test_an_operators_mistake_is_one_line(tmp_path: Path, flags: tuple[str
     assert ended.code == 2
     assert re.fullmatch(f"inferq: {refusal}", ended.err.splitlines()[-1]), ended.err
     assert "Traceback" not in ended.err
+
+
+async def test_keys_that_cannot_be_read_start_nothing(tmp_path: Path) -> None:
+    """The one line names the setting, the file and the cure; not even the embedded Valkey has run."""
+    file = tmp_path / "keys"
+    state = tmp_path / "state"
+    flags = ("--ports", "auto", "--model", "simulated:1,1", "--api-keys", f"@{file}")
+    ended = await command("up", "--state", str(state), *flags)
+    assert ended.code == 2
+    assert ended.err == (
+        f"inferq: INFERQ_API_KEYS=@{file}: the file cannot be read (No such file or directory):"
+        " name one that this process may read\n"
+    )
+    assert not (state / "valkey").exists()
 
 
 async def test_a_state_folder_has_one_user(pipeline: Up) -> None:

@@ -125,7 +125,7 @@ async def test_the_commands_of_the_page_work(streams: Deployment) -> None:
         for command in commands:
             running = await asyncio.create_subprocess_exec(
                 *("sh", "-euc", command),
-                env=os.environ | {"INFERQ_KEY": KEY},
+                env=os.environ | {"INFERQ_API_KEY": KEY},
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 import pytest
@@ -282,6 +283,56 @@ async def test_a_run_counts_what_was_refused() -> None:
     assert outcome.done == 0
     assert len(outcome.submit) == 3
     assert len(outcome.lags) == 4
+
+
+@pytest.mark.parametrize("key", ["", "S3CRET-0123456789"])
+async def test_a_key_goes_with_submits_and_streams(key: str) -> None:
+    """Both carry it as a header; without a key there is none."""
+
+    def answer(head: bytes) -> list[bytes]:
+        if head.startswith(b"GET /ws/"):
+            return [SWITCHING, CLOSE_UNKNOWN_JOB]
+        accepted = json.dumps({"job_id": "1", "stream_url": it.stream_url}).encode()
+        return [b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(accepted), accepted)]
+
+    async with serving(answer) as it:
+        await run(it.url, constant(100, 0.01), ["text"], key=key)
+    assert [request.partition(b" ")[0] for request in it.requests] == [b"POST", b"GET"]
+    for request in it.requests:
+        assert request.count(b"Authorization: ") == bool(key)
+        assert (f"\r\nAuthorization: Bearer {key}\r\n".encode() in request) == bool(key)
+
+
+@pytest.mark.parametrize("key", ["", "S3CRET-0123456789"])
+async def test_a_load_without_the_right_key_is_not_begun(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line with the cure and without the key, after a single request."""
+    monkeypatch.delenv("INFERQ_API_KEY", raising=False)
+    (tmp_path / "key").write_text(key)
+    given = ["--key-file", str(tmp_path / "key")] if key else []
+    async with stub(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n") as it:
+        code = await asyncio.to_thread(loadgen.__main__.main, ["--url", it.url, *given])
+    assert code == 2
+    assert len(it.requests) == 1
+    which = "another" if key else "an"
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (
+        "",
+        f"loadgen: {it.url} asks for {which} API key: set INFERQ_API_KEY to a key of this deployment,"
+        " or name a file that holds one with --key-file\n",
+    )
+
+
+def test_a_load_on_nobody_is_not_begun(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line with the cure."""
+    url = f"http://{LOOPBACK}:{free_port()}"
+    assert loadgen.__main__.main(["--url", url]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        f"loadgen: no answer from {url} (ConnectionRefusedError): start it with `inferq up`, or give its --url\n"
+    )
 
 
 @pytest.fixture

@@ -219,6 +219,33 @@ async def test_pipelining_within_the_bound() -> None:
         assert it.refused("pipelined") == 0
 
 
+async def test_what_pipelined_requests_bring_is_bounded() -> None:
+    """Bodies that wait for their turn are read no further than a little; all of them are answered in the end."""
+    async with served() as it:
+        small, large = [b"%d" % number for number in range(10)], [b"x" * 60_000] * 20
+        peer = await it.peer()
+        # Each of the small ones, which are answered at once, lets the server read on while others wait.
+        requests = [*(post("/read", body) for body in small), get("/hold")]
+        sending = asyncio.create_task(
+            peer.send(b"".join([*requests, *(post("/read", body) for body in large)]))
+        )
+        await it.reaches("/hold")
+        connection = await it.connection()
+        seen: list[int] = []
+
+        def settled() -> bool:
+            seen.append(sum(len(cycle.body) for cycle, _ in connection.pipeline))
+            return seen[-10:] == [seen[-1]] * 10
+
+        await eventually(settled, what="the server to read no more")
+        # What may wait, a body that goes past it, and what one packet brought.
+        assert 0 < seen[-1] <= 64 * 1024 + 60_000 + 256 * 1024
+        it.pace.holding.set()
+        assert [(await peer.answer()).status for _ in (*requests, *large)] == [200] * 31
+        await sending
+        assert it.pace.bodies == [*small, *large]
+
+
 async def unread(it: Served, path: str) -> Peer:
     """Ask for more and more and read nothing, until the server waits."""
     peer = await it.peer()

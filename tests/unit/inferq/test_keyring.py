@@ -13,7 +13,7 @@ from inferq import keyring
 from inferq.apikeys import ANYONE, Caller, digest_of
 from inferq.background import end
 from inferq.errors import OperatorError, Unauthorized
-from inferq.keyring import KeyRing, the_one
+from inferq.keyring import KeyRing, count_keys, the_one
 from inferq.settings import load
 from tests.support import eventually
 
@@ -63,6 +63,15 @@ def test_without_keys_everybody_is_anyone() -> None:
     assert ring.keys == 0
     for header in (None, b"", bearer(ALICE), b"\xff"):
         assert ring.caller(header) is ANYONE
+
+
+def test_keys_are_counted_wherever_they_stand(file: Path) -> None:
+    """In the setting or in its file; a file that cannot be used is the operator's mistake."""
+    assert count_keys("") == 0
+    assert count_keys(f"alice:{ALICE},bob:{BOB}") == 2
+    assert count_keys(f"@{file}") == 1
+    with pytest.raises(OperatorError, match=f"INFERQ_API_KEYS=@{file}x: the file cannot be read"):
+        count_keys(f"@{file}x")
 
 
 def test_a_key_makes_its_caller() -> None:

@@ -43,7 +43,7 @@ def test_a_key_comes_from_the_environment() -> None:
     """With keys each call names one, and none is written down."""
     for path in ("/v1/stats", "/v1/jobs/{job_id}"):
         made = command(path, "GET", keyed=True)
-        assert made.count("curl ") == made.count('-H "Authorization: Bearer $INFERQ_KEY"')
+        assert made.count("curl ") == made.count('-H "Authorization: Bearer $INFERQ_API_KEY"')
 
 
 def test_the_address_that_is_replaced_is_no_real_one() -> None:

@@ -110,11 +110,11 @@ def test_whatever_the_document_says_is_shown_as_text() -> None:
 
 def test_keys_are_in_the_commands_where_they_are_asked_for() -> None:
     """With keys the commands of calls that need one give it, and no others do."""
-    assert "INFERQ_KEY" not in page(DOCUMENT, keyed=False)
+    assert "INFERQ_API_KEY" not in page(DOCUMENT, keyed=False)
     commands = re.findall(r"<pre[^>]*><code>(curl[^<]*|job=[^<]*)</code>", page(DOCUMENT, keyed=True))
     assert len(commands) == len(list(operations(DOCUMENT)))
     for made, (path, _, operation) in zip(commands, operations(DOCUMENT), strict=True):
-        assert ("INFERQ_KEY" in made) == bool(operation["security"]), path
+        assert ("INFERQ_API_KEY" in made) == bool(operation["security"]), path
 
 
 def test_the_style_is_all_that_may_be_loaded() -> None:

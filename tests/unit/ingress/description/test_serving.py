@@ -85,6 +85,6 @@ async def test_an_address_that_is_none_is_not_repeated(client: httpx.AsyncClient
 async def test_commands_name_a_key_where_there_are_keys() -> None:
     """The page says how to give a key as soon as one is asked for."""
     async with calling(KeyRing(f"me:{secrets.token_hex(16)}")) as client:
-        assert "Bearer $INFERQ_KEY" in (await client.get("/docs")).text
+        assert "Bearer $INFERQ_API_KEY" in (await client.get("/docs")).text
     async with calling(KeyRing("")) as client:
-        assert "INFERQ_KEY" not in (await client.get("/docs")).text
+        assert "INFERQ_API_KEY" not in (await client.get("/docs")).text
