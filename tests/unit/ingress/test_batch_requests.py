@@ -1,6 +1,7 @@
 """The body of a batch submit: what is wrong with one input costs the others nothing."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -158,7 +159,7 @@ def test_as_many_inputs_as_may_be(count: int, last: bytes) -> None:
         (b'{"inputs":"a"}', "/inputs", INPUTS),
         (b'{"inputs":[{"text":"a"}],"more":1}', "/more", "is no field; there are inputs"),
         (b'{"text":"a"}', "/text", "is no field; there are inputs"),
-        (b'{"inputs":[],"a/b~":1}', "/inputs", INPUTS),
+        (b'{"inputs":[],"a/b~":1}', "/a~1b~0", "is no field; there are inputs"),
         (b"[]", "", "must be a JSON object"),
         (b'[{"text":"a"}]', "", "must be a JSON object"),
         (b"null", "", "must be a JSON object"),
@@ -216,3 +217,22 @@ def test_any_body_is_read_or_refused(body: bytes) -> None:
         return
     assert 1 <= len(found) <= MAX_INPUTS
     assert isinstance(msgspec.json.decode(body), dict)
+
+
+@pytest.mark.parametrize("body", [b"1", b"{}", b'{"text":"good"}'])
+def test_a_body_is_left_at_the_first_input_too_many(body: bytes) -> None:
+    """A hundred thousand inputs take no more memory than 257 do."""
+    inputs = batch_of(*[body] * 100_000)
+    tracemalloc.start()
+    try:
+        assert refusal(inputs).detail.endswith(INPUTS)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 300_000
+
+
+def test_of_inputs_that_come_twice_the_last_count() -> None:
+    """As for any field that comes twice; those before are not even looked at."""
+    assert decode_batch(b'{"inputs":[1,{}],"inputs":[{"text":"good"}]}') == [GOOD]
+    assert refusal(b'{"inputs":[{"text":"good"}],"inputs":1}').detail.endswith(INPUTS)
