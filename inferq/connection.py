@@ -13,7 +13,14 @@ from typing import Any, Final, TypeVar, cast
 
 import hiredis
 from redis.asyncio.connection import SSLConnection, parse_url
-from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from inferq.errors import OperatorError
@@ -202,6 +209,9 @@ def _reply_error(text: str) -> RedisError:
         return NoScriptError(rest)
     if code == "NOPERM":
         return NoPermissionError(rest)
+    if code == "OOM":
+        # By its name the refusal of a submit says what is wrong with Redis.
+        return OutOfMemoryError(rest)
     if code in {"WRONGPASS", "NOAUTH"}:
         return AuthenticationError(rest)
     return ResponseError(text)

@@ -122,3 +122,11 @@ CROWDED: Final = Refusal(
     title="The service is not available",
     detail="this process has as many connections as it may",
 )
+
+STOPPING: Final = Refusal(
+    reason="stopping",
+    status=503,
+    code="unavailable",
+    title="The service is not available",
+    detail="this process is stopping, and the body had not come to its end",
+)

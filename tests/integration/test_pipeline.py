@@ -14,10 +14,11 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 import inferq.connection as connection_module
 from inferq.connection import target
-from inferq.errors import OperatorError
+from inferq.errors import OperatorError, Unavailable
 from inferq.pipeline import Pipeline
 from inferq.ports import LOOPBACK
-from inferq.redis import connect, connect_waiting
+from inferq.redis import connect, connect_waiting, evaluate, translated
+from inferq.scripts import Script
 from inferq.subscription import subscribe
 from inferq.valkey import EmbeddedValkey
 from tests.proxy import proxied
@@ -252,6 +253,21 @@ async def test_a_right_that_is_missing_is_a_refusal(locked: str) -> None:
         replies = await pipeline.call_many([("SET", "key", "x"), ("GET", "key")])
         assert isinstance(replies[0], ResponseError)
         assert replies[1] is None
+
+
+async def test_a_redis_that_is_full_is_named(locked: str) -> None:
+    """A script that may not write for want of memory is refused as that, and runs once there is room again."""
+    redis = connect(f"redis://:{QUOTED}@{locked}")
+    write = Script(text="return redis.call('SET', KEYS[1], ARGV[1])")
+    try:
+        await redis.config_set("maxmemory", 1)
+        with pytest.raises(Unavailable, match="did not take the record: OutOfMemoryError"):
+            async with translated("take the record"):
+                await evaluate(redis, write, ["full"], ["x"])
+        await redis.config_set("maxmemory", 0)
+        assert await evaluate(redis, write, ["full"], ["x"]) == b"OK"
+    finally:
+        await redis.aclose()
 
 
 async def test_a_transaction_raises_what_was_refused(pipeline: Pipeline) -> None:

@@ -234,3 +234,22 @@ async def test_a_stop_waits_for_no_slow_client() -> None:
         await peers[-1].answer()
         begun = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - begun < 5.0
+
+
+async def test_a_server_that_stops_waits_for_no_body(caplog: pytest.LogCaptureFixture) -> None:
+    """What has come in part is refused at once, in its turn; what has come whole is answered."""
+    async with served() as it:
+        alone = await it.peer(post("/read", b"half", size=1000))
+        await it.reaches("/read")
+        behind = await it.peer(get("/hold") + post("/read", b"half", size=1000))
+        await it.reaches("/hold")
+        await eventually(lambda: len(it.connections) == 2, what="both connections")
+        it.stopping.set()
+        (await alone.answer()).problem(503, "unavailable")
+        await alone.ends()
+        it.pace.holding.set()
+        assert (await behind.answer()).status == 200
+        (await behind.answer()).problem(503, "unavailable")
+        await behind.ends()
+        assert it.refused("stopping") == 2
+    assert not caplog.records

@@ -8,9 +8,9 @@ import httptools
 import msgspec
 import pytest
 
-from inferq.refusals import CROWDED, MALFORMED, Refusal, body_slow, head_slow, head_too_large
+from inferq.refusals import CROWDED, MALFORMED, STOPPING, Refusal, body_slow, head_slow, head_too_large
 
-ALL = [head_too_large(16_384), head_slow(10.0), body_slow(0.5), MALFORMED, CROWDED]
+ALL = [head_too_large(16_384), head_slow(10.0), body_slow(0.5), MALFORMED, CROWDED, STOPPING]
 
 
 class Reader:
