@@ -125,8 +125,8 @@ class _Run:
     def __init__(self, order: Timed, requests: list[bytes], sockets: list[socket.socket]) -> None:
         self._order, self._requests = order, requests
         self._lines = {one.fileno(): _Line(one) for one in sockets}
-        # The one that was free last comes first: few connections stay warm rather than many cold.
-        self._free = list(self._lines.values())
+        # In turn, so that none is idle for long: a server ends those that nobody uses.
+        self._free = deque(self._lines.values())
         self._busy = deque(self._lines.values())
         self._statuses = [UNANSWERED] * len(requests)
         self._waits_ms = [-1.0] * len(requests)
@@ -176,7 +176,7 @@ class _Run:
     def _send(self, number: int, late_s: float) -> None:
         self._lags_ms.append(late_s * 1000)
         if self._free:
-            line = self._free.pop()
+            line = self._free.popleft()
         else:
             line = self._busy[0]
             self._busy.rotate(-1)
