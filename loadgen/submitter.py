@@ -19,7 +19,11 @@ import msgspec
 
 from loadgen.figures import percentile
 
-CONNECTIONS: Final = 16
+CONNECTIONS: Final = 32
+# Without an answer on one connection: fewer than a server lets wait there.
+MOST_PIPELINED: Final = 24
+# A server ends connections that nobody uses; one that was idle for so long is opened anew.
+IDLE_S: Final = 5.0
 # Answers that are waited for after the last send, and for a single answer when no more may be in flight.
 PATIENCE_S: Final = 10.0
 # A refusal at full speed would eat the CPU that the pipeline needs to get through what it has.
@@ -64,15 +68,25 @@ class _Connection:
     """One keep-alive connection; answers come in the order of the requests."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, timeout=PATIENCE_S)
+        self._address = address
+        self.waiting: deque[int] = deque()
+        self._buffer = bytearray()
+        self._open()
+
+    def _open(self) -> None:
+        self.socket = socket.create_connection(self._address, timeout=PATIENCE_S)
         # A socket with a timeout would wait inside `recv`, whatever its flags say.
         self.socket.settimeout(None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.waiting: deque[int] = deque()
-        self._buffer = bytearray()
+        self._used_s = time.monotonic()
 
     def send(self, number: int, request: bytes) -> None:
-        """Send a request."""
+        """Send a request; raises OSError when the server is not there."""
+        now_s = time.monotonic()
+        if not self.waiting and now_s - self._used_s > IDLE_S:
+            self.socket.close()
+            self._open()
+        self._used_s = now_s
         self.waiting.append(number)
         self.socket.sendall(request)
 
@@ -119,9 +133,10 @@ def submit(order: Order) -> Sent:
 def _send(order: Order, requests: list[bytes], connections: list[_Connection]) -> Sent:
     answers: list[tuple[int, int, bytes]] = []
     lags = []
+    most = min(order.in_flight, CONNECTIONS * MOST_PIPELINED)
     cpu_s, start = time.process_time(), time.monotonic()
     for number, (request, due_s) in enumerate(zip(requests, order.due_s, strict=True)):
-        while number - len(answers) >= order.in_flight:
+        while number - len(answers) >= most:
             _wait(connections)
             got = _collect(connections)
             answers += got
