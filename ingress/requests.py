@@ -4,6 +4,7 @@ The types below are the rule; msgspec checks them while it decodes. What it cann
 models there are) is checked after. `ALLOWED` says the same rule in words, for the answer to a body that breaks it.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
@@ -19,6 +20,8 @@ MAX_DEADLINE_MS: Final = 86_400_000
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_INPUTS: Final = 256
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+# A body with half a character in it is taken apart by a slower parser, which nobody may keep busy for long.
+MOST_SIFTED_BYTES: Final = 512 * 1024
 
 
 class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,6 +73,7 @@ _batch_decoder = msgspec.json.Decoder(_RawBatch)
 _inputs_decoder = _decoder_of_inputs(InferRequest)
 # Each input is judged by itself: one that is wrong costs the others nothing.
 _raw_inputs_decoder = _decoder_of_inputs(msgspec.Raw)
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _INPUTS_ALLOWED: Final = f"must be a list of 1 to {MAX_INPUTS} objects"
 # What a directive's value may hold is no directive. An open quote reaches to the end: each byte is looked at once.
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
@@ -106,7 +110,13 @@ def decode_batch(body: bytes) -> list[InferRequest | InvalidRequest]:
     Raises:
         InvalidRequest: the body as a whole is not what it must be.
     """
-    inputs = _inputs_of(body)
+    try:
+        inputs = _inputs_of(body)
+    except InvalidRequest:
+        items = _with_surrogates(body)
+        if items is None:
+            raise
+        return [_decode_one(index, item) for index, item in enumerate(items)]
     try:
         whole = _listed(_inputs_decoder.decode(inputs))
     except (*_UNREADABLE, msgspec.ValidationError):
@@ -129,6 +139,22 @@ def _inputs_of(body: bytes) -> msgspec.Raw:
         raise _refused("", "the body", f"is not JSON in UTF-8: {error}") from None
 
 
+def _with_surrogates(body: bytes) -> list[bytes] | None:
+    """Return the inputs of a body that holds half a character somewhere, each as JSON; None for any other fault.
+
+    JavaScript writes a text that was cut within an emoji so. msgspec refuses the whole body, even where it only skips.
+    """
+    if len(body) > MOST_SIFTED_BYTES or not _SURROGATE.search(body):
+        return None
+    try:
+        match json.loads(body):
+            case {"inputs": [_, *_] as inputs, **others} if not others and len(inputs) <= MAX_INPUTS:
+                return [json.dumps(one).encode() for one in inputs]
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
 def _decode_apart(inputs: msgspec.Raw) -> list[InferRequest | InvalidRequest]:
     try:
         raws = _listed(_raw_inputs_decoder.decode(inputs))
@@ -141,7 +167,7 @@ def _listed(inputs: Any) -> Iterator[Any]:
     return (one for one in msgspec.structs.astuple(inputs) if one is not None)
 
 
-def _decode_one(index: int, raw: msgspec.Raw) -> InferRequest | InvalidRequest:
+def _decode_one(index: int, raw: msgspec.Raw | bytes) -> InferRequest | InvalidRequest:
     try:
         return decode(raw)
     except InvalidRequest as error:

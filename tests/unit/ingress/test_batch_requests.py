@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from inferq.errors import FieldError, InvalidRequest
 from inferq.jobs import Priority
-from ingress.requests import ALLOWED, MAX_INPUTS, InferRequest, decode, decode_batch
+from ingress.requests import ALLOWED, MAX_INPUTS, MOST_SIFTED_BYTES, InferRequest, decode, decode_batch
 from tests.unit.ingress.test_requests import CASES, body_of
 
 INPUTS = "must be a list of 1 to 256 objects"
@@ -236,3 +236,40 @@ def test_of_inputs_that_come_twice_the_last_count() -> None:
     """As for any field that comes twice; those before are not even looked at."""
     assert decode_batch(b'{"inputs":[1,{}],"inputs":[{"text":"good"}]}') == [GOOD]
     assert refusal(b'{"inputs":[{"text":"good"}],"inputs":1}').detail.endswith(INPUTS)
+
+
+def test_half_a_character_costs_its_own_input_alone() -> None:
+    """As JavaScript writes a text that was cut within an emoji; whole ones are as good as ever."""
+    body = batch_of(
+        b'{"text":"good"}',
+        b'{"text":"cut \\ud83d"}',
+        b'{"text":"\\ud83d\\ude00"}',
+        b"7",
+        b'{"text":"x","y":1e999}',
+    )
+    good, cut, emoji, number, unknown = decode_batch(body)
+    assert good == GOOD
+    assert emoji == InferRequest(text="\U0001f600")
+    for index, wrong in ((1, cut), (3, number), (4, unknown)):
+        assert isinstance(wrong, InvalidRequest)
+        (fault,) = wrong.errors
+        assert fault.pointer.startswith(f"/inputs/{index}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"inputs":[{"text":"\\udc00"}],"more":1}',
+        b'{"inputs":[]  ,"a":"\\udc00"}',
+        b'["\\udc00"]',
+        b'{"inputs":"\\udc00"}',
+        b'{"inputs":[{"text":"\\udc00"}]',
+        b'{"inputs":["\\udc00",%b1%b]}' % (b"[" * 100_000, b"]" * 100_000),
+        b'{"inputs":["\\udc00",%b]}' % (b"1" * 10_000),
+        batch_of(*[b'"\\udc00"'] * (MAX_INPUTS + 1)),
+        batch_of(b'{"text":"\\udc00"}', b'"%b"' % (b"a" * MOST_SIFTED_BYTES)),
+    ],
+)
+def test_what_else_is_wrong_beside_half_a_character(body: bytes) -> None:
+    """The body as a whole is refused, as it is without."""
+    assert refusal(body).errors
