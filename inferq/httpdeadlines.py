@@ -9,6 +9,7 @@ from typing import Any
 
 from inferq.httpcrowd import Guard
 from inferq.httpguard import BoundedProtocol
+from inferq.refusals import STOPPING
 
 
 class GuardedProtocol(BoundedProtocol):
@@ -21,6 +22,18 @@ class GuardedProtocol(BoundedProtocol):
         """Go on writing: the client has taken something, though the next answer may bring as many bytes again."""
         self._untaken_bytes = -1
         super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Let what has come whole be answered, and what has come in part come whole for a moment."""
+        super().shutdown()
+        if not self.transport.is_closing():
+            self.loop.call_later(self.guard.limits.stop_s, self._refuse_part)
+
+    def _refuse_part(self) -> None:
+        cycle = self.cycle
+        if cycle is not None and cycle.more_body and not cycle.response_complete and not self._leaving:
+            # uvicorn would wait for it as long as it may, and then answer 500.
+            self.refuse(STOPPING)
 
     def look(self, now_s: float) -> None:
         """Keep the deadlines; ``now_s`` is the loop's time."""

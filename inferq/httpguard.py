@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from inferq.httpcrowd import Guard
 from inferq.httponewrite import OneWriteProtocol
-from inferq.refusals import CROWDED, MALFORMED, STOPPING, Refusal
+from inferq.refusals import CROWDED, MALFORMED, Refusal
 
 
 class _Refused(Exception):
@@ -110,13 +110,9 @@ class BoundedProtocol(OneWriteProtocol):
         self.guard.open.set(len(self.connections))
 
     def shutdown(self) -> None:
-        """End what only lingers at once, refuse what has come in part; the rest as uvicorn does."""
-        cycle = self.cycle
+        """End what only lingers at once; the rest as uvicorn does."""
         if self._leaving:
             self.transport.close()
-        elif cycle is not None and cycle.more_body and not cycle.response_complete:
-            # uvicorn would wait for it as long as it may, and then answer 500.
-            self.refuse(STOPPING)
         else:
             super().shutdown()
 

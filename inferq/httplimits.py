@@ -32,6 +32,8 @@ class HttpLimits:
     # A refused sender is listened to for so long and so much, so that it gets to read why.
     linger_s: float = 2.0
     linger_bytes: int = 1024 * 1024
+    # How long a server that stops waits for requests that have begun to come; less than it waits for their answers.
+    stop_s: float = 2.0
     pipelined_requests: int = 32
     connections: int = field(default_factory=_connections)
     # Connections beyond the limit that are read, so that probes are answered in a crowd.

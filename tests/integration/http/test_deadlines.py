@@ -236,9 +236,9 @@ async def test_a_stop_waits_for_no_slow_client() -> None:
     assert asyncio.get_running_loop().time() - begun < 5.0
 
 
-async def test_a_server_that_stops_waits_for_no_body(caplog: pytest.LogCaptureFixture) -> None:
-    """What has come in part is refused at once, in its turn; what has come whole is answered."""
-    async with served() as it:
+async def test_a_server_that_stops_waits_little_for_bodies(caplog: pytest.LogCaptureFixture) -> None:
+    """What has come in part by then is refused, in its turn; what has come whole is answered."""
+    async with served(stop_s=0.05) as it:
         alone = await it.peer(post("/read", b"half", size=1000))
         await it.reaches("/read")
         behind = await it.peer(get("/hold") + post("/read", b"half", size=1000))
@@ -253,3 +253,17 @@ async def test_a_server_that_stops_waits_for_no_body(caplog: pytest.LogCaptureFi
         await behind.ends()
         assert it.refused("stopping") == 2
     assert not caplog.records
+
+
+async def test_a_server_that_stops_takes_what_is_on_its_way() -> None:
+    """A body that ends in time is answered, and is the connection's last."""
+    async with served() as it:
+        peer = await it.peer(post("/read", b"half", size=8))
+        await it.reaches("/read")
+        connection = await it.connection()
+        it.stopping.set()
+        await eventually(lambda: not connection.cycle.keep_alive, what="the stop")
+        await peer.send(b"half")
+        answer = await peer.answer()
+        assert (answer.status, answer.last) == (200, True)
+        await peer.ends()
