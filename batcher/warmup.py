@@ -20,9 +20,10 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from batcher.cost import Sample, fit
+from batcher.cost import Sample
 from batcher.engine import BatchRaised, Engine, EngineLost
-from batcher.layout import Layout, LayoutRefused, candidates, choose, texts_per_s, unmeasured, widened
+from batcher.grid import Bounds, Shape, powers
+from batcher.layout import Layout, LayoutRefused, candidates, choose, unmeasured, widened
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
 
@@ -36,7 +37,6 @@ GRID_S: Final = 0.8
 GRID_ENOUGH: Final = 12
 GRID_MOST_S: Final = 4.0
 GRID_FEWEST: Final = 6
-SHORTEST: Final = 8
 # One text alone on the wide session, to decide on spinning
 SPIN_SHAPE: Final = (1, 16)
 SPIN_RUNS: Final = 15
@@ -48,8 +48,6 @@ SIMULATED_S: Final = 0.25
 SIMULATED_FEWEST: Final = 3
 SIMULATED_LENGTHS: Final = (8, 64)
 
-Shape = tuple[int, int]
-"""Rows and tokens of each."""
 Value = TypeVar("Value")
 
 _log = structlog.get_logger(__name__)
@@ -86,7 +84,7 @@ async def warm_up(
         OperatorError: the model does not run, or not even the smallest layout fits in memory.
     """
     rig = _Rig(engine, token_id)
-    bounds = _Bounds(max_length=max_length, max_rows=max_rows, max_tokens=max_tokens)
+    bounds = Bounds(max_length=max_length, max_rows=max_rows, max_tokens=max_tokens)
     if simulated is not None or device != "cpu":
         layout = unmeasured(sessions)
         if not await rig.arrange(layout):
@@ -107,37 +105,6 @@ async def warm_up(
     if wide is None:
         wide = await _grid(rig, 1, bounds.shapes(), wide=True)
     return Warmth(layout=layout, lane=grids[lanes], wide=wide, measured=measured)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Bounds:
-    """What a batch may be."""
-
-    max_length: int
-    max_rows: int
-    max_tokens: int
-
-    def shapes(self) -> list[Shape]:
-        """Return the grid, least work first; one row may exceed ``max_tokens``, as a long text alone may."""
-        lengths = _powers(SHORTEST if self.max_length >= SHORTEST else 1, self.max_length)
-        return sorted(
-            (
-                (rows, length)
-                for rows, length in product(_powers(1, self.max_rows), lengths)
-                if rows == 1 or rows * length <= self.max_tokens
-            ),
-            key=lambda shape: (shape[0] * shape[1], shape),
-        )
-
-    def rate(self, layout: Layout, grid: Sequence[Sample]) -> float:
-        """Predict the texts per second of a layout whose lanes were measured."""
-        return texts_per_s(
-            fit(grid),
-            layout.runs,
-            max_length=self.max_length,
-            max_rows=self.max_rows,
-            max_tokens=self.max_tokens,
-        )
 
 
 class _Rig:
@@ -195,7 +162,7 @@ class _Rig:
 
 
 async def _best(
-    rig: _Rig, bounds: _Bounds, *, threads: int, sessions: int
+    rig: _Rig, bounds: Bounds, *, threads: int, sessions: int
 ) -> tuple[Layout, dict[Layout, list[Sample]], dict[Layout, float]]:
     """Measure the candidates, leave the engine in the best layout, and return it with the grids and rates of all."""
     grids: dict[Layout, list[Sample]] = {}
@@ -272,7 +239,7 @@ async def _grid(rig: _Rig, lanes: int, shapes: Sequence[Shape], *, wide: bool = 
 
 
 async def _simulated_grid(rig: _Rig, layout: Layout, spec: ModelSpec, *, max_rows: int) -> list[Sample]:
-    shapes = list(product(_powers(1, max_rows), SIMULATED_LENGTHS))
+    shapes = list(product(powers(1, max_rows), SIMULATED_LENGTHS))
     if spec.tau0_ms + spec.alpha_ms * max_rows > SIMULATED_MOST_MS:
         return [
             Sample(rows=rows, length=length, ms=spec.tau0_ms + spec.alpha_ms * rows)
@@ -288,14 +255,6 @@ async def _simulated_grid(rig: _Rig, layout: Layout, spec: ModelSpec, *, max_row
         taken_ms = await rig.repeated_ms(layout.runs, shape, repeats=REPEATS, most_s=SIMULATED_S)
         samples.append(Sample(rows=shape[0], length=shape[1], ms=statistics.median(taken_ms)))
     return samples
-
-
-def _powers(low: int, high: int) -> list[int]:
-    """Return low, twice that, and so on, as far as ``high``."""
-    powers = [low]
-    while powers[-1] * 2 <= high:
-        powers.append(powers[-1] * 2)
-    return powers
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, Value]]) -> list[Value]:

@@ -63,8 +63,8 @@ class BoundedProtocol(OneWriteProtocol):
     guard: ClassVar[Guard]
 
     # uvicorn declares neither as what it is before the first request.
-    cycle: RequestResponseCycle | None  # type: ignore[assignment]
-    scope: HTTPScope | None  # type: ignore[assignment]
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # None before the first request
+    scope: HTTPScope | None  # type: ignore[assignment]  # None before the first request
 
     # What stands here is the state of a new connection.
     # What has come in part: the scope of a head, the cycle of a body; None between requests. And since when.
@@ -86,7 +86,7 @@ class BoundedProtocol(OneWriteProtocol):
 
     # -- the connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take the connection in, if there is room."""
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from inferq.broker.room import REOPENS_BELOW
 from inferq.errors import Unavailable
 from inferq.jobs import Priority
 
-REOPENS_BELOW: Final = 0.8
 UNKNOWN_S: Final = 5.0
 MOST_S: Final = 60
 # Later than predicted by up to this share.

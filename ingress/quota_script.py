@@ -50,7 +50,7 @@ if verdict == 1 then
   end
   if most > 0 then
     free = free - jobs
-    -- A submit that is made again does not shorten what its record has taken meanwhile.
+    -- A place that a record has taken meanwhile is not shortened.
     local held = {}
     for i = 5, #ARGV do
       held[#held + 1] = now + ARGV[4]

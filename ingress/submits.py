@@ -152,16 +152,14 @@ class Submits:
 
     async def _accept(self, job: Job, seed: Seed) -> Birth:
         """Answer the job from the cache, or put it into its queue."""
-        if not seed.resumed:
-            if self._cache is not None and await self._cache.answers(job):
-                return Birth.ANSWER
-            if not seed.maker:
-                await self._broker.accept(self._origin(job, seed))
-                self._queued(1)
-                return Birth.ACCEPT
-        (refusal,) = await self._broker.accept_many([self._origin(job, seed)], resumed=seed.resumed)
-        if refusal is not None:
-            raise refusal
+        if seed.resumed:
+            (refusal,) = await self._broker.accept_many([self._origin(job, seed)], resumed=True)
+            if refusal is not None:
+                raise refusal
+        elif self._cache is not None and await self._cache.answers(job):
+            return Birth.ANSWER
+        else:
+            await self._broker.accept(self._origin(job, seed))
         self._queued(1)
         return Birth.ACCEPT
 
@@ -180,6 +178,8 @@ class Submits:
                 else:
                     continue
                 del left[index]
+        if not left:
+            return outcomes
         refusals = await self._broker.accept_many(
             [self._origin(job, seed) for job in left.values()], resumed=seed.resumed
         )

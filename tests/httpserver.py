@@ -236,7 +236,7 @@ async def served(*, keep_alive_s: float | None = None, **limits: Any) -> AsyncIt
     chosen = HttpLimits(**{"sweep_s": NEVER_S, **limits})
     server = make_server(pace, metrics=metrics, limits=chosen, graceful_s=2)
     if keep_alive_s is not None:
-        server.config.timeout_keep_alive = keep_alive_s  # type: ignore[assignment]
+        server.config.timeout_keep_alive = keep_alive_s  # type: ignore[assignment]  # uvicorn says int
     listener = listen(LOOPBACK, 0, setting="none")
     stopping = asyncio.Event()
     running = asyncio.create_task(serve_until(server, listener, stopping))

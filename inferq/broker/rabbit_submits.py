@@ -67,7 +67,8 @@ class RabbitSubmits:
         granted = (self._room.grant_again if resumed else self._room.grant)(len(origins))
         loop = asyncio.get_running_loop()
         submits: list[_Submit] = [Asked(origin, loop.create_future()) for origin in origins[:granted]]
-        self._spawn(self._make_many(submits, resumed=resumed))
+        if submits:
+            self._spawn(self._make_many(submits, resumed=resumed))
         answers: list[HttpError | None] = []
         try:
             for origin, future in submits:

@@ -142,7 +142,7 @@ def _twin(kind: type[msgspec.Struct]) -> Any:
         [
             (
                 field.name,
-                list[type("Either", (_Either,), {"members": members})] if members else field.type,  # type: ignore[misc]
+                list[type("Either", (_Either,), {"members": members})] if members else field.type,  # type: ignore[misc]  # made here
                 msgspec.NODEFAULT if field.required else field.default,
             )
             for field, members in fields

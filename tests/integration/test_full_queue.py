@@ -6,6 +6,7 @@ from functools import partial
 import httpx
 
 from inferq.broker.base import Consumer
+from inferq.messages import Delivery
 from loadgen.barrage import Barrage
 from tests.deployment import Deployment, Inbox
 from tests.serving import ready, serving
@@ -23,7 +24,7 @@ async def test_a_frozen_consumer_fills_the_queue_to_its_limit(either: Deployment
     """With a limit of 200, 2,000 submits are 202 or 503 `queue_full` with `Retry-After`; a thaw ends the refusals."""
     async with serving(either, INFERQ_QUEUE_LIMIT=str(LIMIT)) as client:
         await eventually(lambda: ready(client), what="readiness")
-        broker, inbox = await either.broker(limit_jobs=LIMIT), Inbox()
+        broker, inbox = await either.broker(limit_jobs=LIMIT), _Arrivals()
         # It takes what it may have and settles nothing.
         consumer = await either.consumer(broker, inbox, prefetch=PREFETCH)
         barrage = Barrage(url=str(client.base_url), in_flight=IN_FLIGHT, heed=False)
@@ -47,12 +48,25 @@ async def _accepts(client: httpx.AsyncClient) -> bool:
     return (await client.post("/v1/infer", json={"text": "after"})).status_code == 202
 
 
-async def _settle(consumer: Consumer, inbox: Inbox) -> None:
+class _Arrivals(Inbox):
+    """An inbox that says when something has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news = asyncio.Event()
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take one."""
+        super().deliver(delivery)
+        self.news.set()
+
+
+async def _settle(consumer: Consumer, inbox: _Arrivals) -> None:
     """Settle whatever has come and comes."""
     settled = 0
     while True:
+        await inbox.news.wait()
+        inbox.news.clear()
         fresh = inbox.got[settled:]
         settled += len(fresh)
-        if fresh:
-            await consumer.ack(fresh)
-        await asyncio.sleep(0.01)
+        await consumer.ack(fresh)

@@ -252,7 +252,7 @@ async def unread(it: Served, path: str) -> Peer:
     connection = await it.connection()
     # The system is to keep little of what is on its way, so that the server has to.
     connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    peer.reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's own
     sending = asyncio.create_task(peer.send_until_cut(get(path) * 16))
     seen: list[object] = []
 
@@ -293,7 +293,7 @@ async def test_a_slow_reader_is_waited_for() -> None:
         peer = await unread(it, "/big")
         connection = await it.connection()
         it.sweep()
-        peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        peer.reader._transport.resume_reading()  # type: ignore[attr-defined]  # asyncio's own
         for turn in range(1, 5):
             await eventually(lambda: connection.flow.write_paused, what="the server to wait")
             it.sweep(29 * turn)
