@@ -1,7 +1,7 @@
 """Joins what many callers ask for at about the same time into one piece of work, as a database joins commits.
 
-Why our own: a call of a script costs Redis and us as much as two of the records that it makes. Measured with 64 submits
-under way, sharing it halves what Redis spends on a job and saves the ingress a tenth.
+Why our own: a call of a script costs as much as the record that it makes. Measured on the embedded Valkey, a record in
+a call of its own takes 35 us of its CPU, and one of 32 in a call 14 us, besides what fewer fsyncs save.
 
 Rules:
 
