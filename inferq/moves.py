@@ -62,7 +62,7 @@ def _move_call(steps: list[Step], names: Names, result_ttl_s: int) -> Call:
     return (
         [names.open_jobs, *(names.job(step.job_id) for step in steps)],
         [
-            names.events,
+            names.announced,
             names.before_id,
             _LEAVES[one.move],
             str(target(one.move)),

@@ -22,6 +22,8 @@ DELIVERY_LIMIT = 50
 DEAD_DELIVERY_LIMIT = 1_000_000
 # Beyond this many dead letters the oldest go; their records keep the error.
 DEAD_LIMIT = 100_000
+# How much of an id's end says which channel tells of it; ids are random there.
+HASHED_BYTES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +31,13 @@ class Names:
     """All names of one deployment.
 
     ``default_model`` is the model whose queues carry no model part; ``shards`` is the number of queues that
-    each model and priority is spread over.
+    each model and priority is spread over, ``event_shards`` that of channels which all events are spread over.
     """
 
     namespace: str = ""
     default_model: str = "builtin"
     shards: int = 1
+    event_shards: int = 1
 
     def job(self, job_id: str) -> str:
         """Key of a job's record."""
@@ -62,9 +65,24 @@ class Names:
         return f"{self.namespace}idem:{digest}"
 
     @property
-    def events(self) -> str:
-        """Pub/sub channel that announces every change of a record."""
-        return f"{self.namespace}job-events"
+    def announced(self) -> str:
+        """Where the scripts announce changes: the first channel, and behind `#` how many there are, if several."""
+        first = self.event_channel(0)
+        return first if self.event_shards == 1 else f"{first}#{self.event_shards}"
+
+    def event_channel(self, shard: int) -> str:
+        """Pub/sub channel that announces every change of the records in one shard."""
+        name = f"{self.namespace}job-events"
+        return f"{name}.{shard}" if shard else name
+
+    def event_shard(self, job_id: str) -> int:
+        """Shard whose channel tells of a job: of its id's last bytes, as the scripts reckon it."""
+        if self.event_shards == 1:
+            return 0
+        total = 0
+        for byte in job_id.encode()[-HASHED_BYTES:]:
+            total = (total * 31 + byte) % 2**32
+        return total % self.event_shards
 
     @property
     def open_jobs(self) -> str:

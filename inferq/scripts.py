@@ -16,6 +16,8 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+from inferq.names import HASHED_BYTES
+
 # The order is the order of the public record.
 PUBLIC_FIELDS = (
     "status", "seq", "model", "result", "error", "cached", "attempt", "deadline_at",
@@ -51,14 +53,25 @@ local function iso(ms)
     math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60, milli)
 end
 
+-- Several channels are one name, `#` and their count: the id says which. `Names.event_shard` does the same.
+local function channel_of(announced, id)
+  local first, count = string.match(announced, '^(.*)#(%d+)$')
+  if not first then return announced end
+  local total = 0
+  for i = math.max(1, #id - @HASHED@ + 1), #id do total = (total * 31 + string.byte(id, i)) % 4294967296 end
+  local shard = total % tonumber(count)
+  if shard == 0 then return first end
+  return first .. '.' .. string.format('%d', shard)
+end
+
 -- The values of a record's public fields, in their order, as an event.
-local function publish(channel, id, v)
+local function publish(announced, id, v)
   local record = table.concat({'{"job_id":"', id, '","status":"', v[1], '","seq":', v[2], ',"model":', v[3],
     ',"result":', v[4] or 'null', ',"error":', v[5] or 'null', ',"cached":', v[6] or 'false',
     ',"attempt":', v[7], ',"deadline_at":', v[8] or 'null', ',"created_at":', v[9],
     ',"started_at":', v[10] or 'null', ',"finished_at":', v[11] or 'null',
     ',"timings_ms":', v[12] or 'null', ',"batch":', v[13] or 'null', '}'})
-  redis.call('PUBLISH', channel, '1 job.' .. v[1] .. ' ' .. id .. ' ' .. v[2] .. '\\n' .. record)
+  redis.call('PUBLISH', channel_of(announced, id), '1 job.' .. v[1] .. ' ' .. id .. ' ' .. v[2] .. '\\n' .. record)
 end
 
 local function announce(key, channel, id)
@@ -82,7 +95,7 @@ local function slice(from, to)
   for i = from, to do out[#out + 1] = ARGV[i] end
   return out
 end
-""".replace("@PUBLIC@", _PUBLIC)
+""".replace("@PUBLIC@", _PUBLIC).replace("@HASHED@", str(HASHED_BYTES))
 
 
 @dataclass(frozen=True, kw_only=True)

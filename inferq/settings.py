@@ -51,6 +51,7 @@ class Settings:
     api_keys: str = field(repr=False)
     key_rate: int
     key_jobs: int
+    event_shards: int
     model: str
     device: str
     precision: str
@@ -78,7 +79,7 @@ class Settings:
     @property
     def names(self) -> Names:
         """The names of this deployment."""
-        return Names(namespace=self.namespace, default_model=self.model_name)
+        return Names(namespace=self.namespace, default_model=self.model_name, event_shards=self.event_shards)
 
     @property
     def model_name(self) -> str:
@@ -161,6 +162,9 @@ OPTIONS: tuple[Option, ...] = (
            help="jobs that a key without a rate= of its own may submit in a second; 0: no limit"),
     Option(field="key_jobs", default="0", parse=allowed.integer(0, 10_000_000), unit="jobs",
            help="unfinished jobs that a key without a jobs= of its own may have; 0: no limit"),
+    Option(field="event_shards", default="1", parse=allowed.integer(1, 256), unit="channels",
+           help="pub/sub channels that events are spread over, so that a notifier hears only those that it needs; the"
+                " same for all processes"),
     Option(field="model", default="builtin", parse=allowed.model, unit="model",
            help="builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>"),
     Option(field="device", default="auto", parse=allowed.choice("auto", "cpu", "cuda"), unit="device",

@@ -95,7 +95,7 @@ class Store:
         calls = []
         for first in range(0, len(origins), MOST_JOBS):
             part = origins[first : first + MOST_JOBS]
-            args: list[Any] = [self.names.events, self.names.before_id, self.record_ttl_s]
+            args: list[Any] = [self.names.announced, self.names.before_id, self.record_ttl_s]
             for origin in part:
                 look_ms, fields = self.birth(origin)
                 args += (look_ms, len(fields), *fields)
@@ -122,7 +122,7 @@ class Store:
             Unavailable: Redis is away, or the id is taken.
         """
         args = [
-            self.names.events, job.job_id, self._result_ttl_s, str(BIRTHS[Birth.ANSWER]), job.created_ms,
+            self.names.announced, job.job_id, self._result_ttl_s, str(BIRTHS[Birth.ANSWER]), job.created_ms,
             NO_TIMINGS, *answer_fields(job, result),
         ]  # fmt: skip  # numbered as in the script's head
         async with translated("take the record"):
@@ -189,9 +189,17 @@ class Store:
 
     async def owned(self, job_id: str) -> Owned | None:
         """Return a record as `read` does, with its owner, or None."""
-        (row,) = await self._current([job_id])
-        record = render(job_id, row)
-        return None if record is None else Owned(record=record, owner=owner_of(row))
+        (found,) = await self.owned_many([job_id])
+        return found
+
+    async def owned_many(self, job_ids: Sequence[str]) -> list[Owned | None]:
+        """Return records with their owners in the order asked for, in one pipelined read."""
+        rows = await self._current(job_ids)
+        records = [render(job_id, row) for job_id, row in zip(job_ids, rows, strict=True)]
+        return [
+            None if record is None else Owned(record=record, owner=owner_of(row))
+            for record, row in zip(records, rows, strict=True)
+        ]
 
     async def read_many(self, job_ids: Sequence[str]) -> list[bytes | None]:
         """Return records as JSON in the order asked for, in one pipelined read."""
@@ -264,7 +272,7 @@ class Store:
         assert step.origin is not None, "it is rebuilt from its job"
         names, job_id = self.names, step.job_id
         look_ms, fields = self.birth(step.origin)
-        args = [names.events, job_id, self.record_ttl_s, look_ms, str(rebuilt_as(step)), *fields]
+        args = [names.announced, job_id, self.record_ttl_s, look_ms, str(rebuilt_as(step)), *fields]
         return [names.job(job_id), names.open_jobs], args
 
     def due_ms(self, origin: Origin) -> int:

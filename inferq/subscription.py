@@ -1,4 +1,4 @@
-"""A subscription to one Redis channel that hands each message to a function, at once.
+"""A subscription to Redis channels that hands each message to a function, at once.
 
 redis-py's pub/sub is polled: each message costs it a task's turn, a timer and a read of its own. A notifier hears three
 messages a job, and under the load of the README's figures a sixth of its time was spent there. Here all that one read
@@ -16,16 +16,17 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from inferq.connection import Connection, open_connection, target
 
+Deliver = Callable[[bytes, bytes], None]
+"""Takes a channel's name and a message."""
+
 
 class Subscription(Connection):
-    """A connection that is subscribed to one channel; make it with `subscribe`.
+    """A connection that hears channels; make it with `open_subscription`.
 
-    In this state Redis sends messages at any time, and answers a ping in order.
+    Redis sends messages at any time, and answers everything else in order.
     """
 
-    def __init__(
-        self, deliver: Callable[[bytes], None], *, ping_every_s: float, reply_timeout_s: float
-    ) -> None:
+    def __init__(self, deliver: Deliver, *, ping_every_s: float, reply_timeout_s: float) -> None:
         super().__init__(reply_timeout_s)
         self._deliver, self._ping_every_s = deliver, ping_every_s
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -34,9 +35,17 @@ class Subscription(Connection):
     def take(self, reply: Any) -> None:
         """Hand on a message; anything else answers what was sent."""
         if isinstance(reply, list) and reply[0] == b"message":
-            self._deliver(reply[2])
+            self._deliver(reply[1], reply[2])
         else:
             super().take(reply)
+
+    def hear(self, channel: str) -> asyncio.Future[Any]:
+        """Subscribe to a channel; the future is done once Redis has confirmed, or fails with the connection."""
+        return self.send(("SUBSCRIBE", channel))
+
+    def leave(self, channel: str) -> asyncio.Future[Any]:
+        """Hear a channel no more."""
+        return self.send(("UNSUBSCRIBE", channel))
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -60,33 +69,22 @@ class Subscription(Connection):
             self._next_ping = self._loop.call_later(self._ping_every_s, self.ping)
 
 
-async def subscribe(
-    url: str,
-    channel: str,
-    deliver: Callable[[bytes], None],
-    *,
-    timeout_s: float,
-    ping_every_s: float,
-    silence_s: float,
+async def open_subscription(
+    url: str, deliver: Deliver, *, timeout_s: float, ping_every_s: float, silence_s: float
 ) -> Subscription:
-    """Subscribe; returns once Redis has confirmed. Messages may have been delivered by then. `abort` ends it.
+    """Connect, with no channel yet; `abort` ends it.
 
     A link that hangs is given up ``silence_s`` after its last answer at the latest; ``timeout_s`` is for setting it up.
 
     Raises:
         OperatorError: the URL cannot be used.
         ConnectionLost, OSError, TimeoutError: Redis is away.
-        RedisError: it refused password, database or channel.
+        RedisError: it refused password or database.
     """
     link = await open_connection(
         target(url),
         lambda: Subscription(deliver, ping_every_s=ping_every_s, reply_timeout_s=silence_s - ping_every_s),
         timeout_s=timeout_s,
     )
-    try:
-        await link.send(("SUBSCRIBE", channel))
-    except BaseException:
-        link.abort()
-        raise
     link.ping()
     return link

@@ -39,7 +39,7 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             return {"redis": error.detail, "feed": "unknown"}
         return {"redis": "ok", "feed": "ok" if feed.ready else "away"}
 
-    notifier = Notifier(Waiters(store, feed), keys, Metrics(), checks)
+    notifier = Notifier(Waiters(feed), keys, Metrics(), checks)
     listener = listen(settings.host, settings.notifier_port, setting="INFERQ_NOTIFIER_PORT")
     following: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None

@@ -12,7 +12,6 @@ from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.jobs import FINAL, decode_record
 from inferq.messages import Event
-from inferq.store import Store
 
 # While Redis is away the first look is repeated; later ones are the feed's, after it has reconnected.
 LOOK_AGAIN_S: Final = 0.2
@@ -25,8 +24,8 @@ class UnknownJob(Exception):
 class Waiters:
     """Hands out final records."""
 
-    def __init__(self, store: Store, feed: Feed) -> None:
-        self._store, self._feed = store, feed
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
 
     async def final_record(self, caller: Caller, job_id: str, gone: asyncio.Future[None]) -> bytes | None:
         """Wait for the job's end and return its record as JSON, at once when it has ended; None once ``gone`` is done.
@@ -36,8 +35,8 @@ class Waiters:
         """
         ended: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
-        def watch(event: Event) -> None:
-            if event.status in FINAL and not ended.done():
+        def watch(event: Event | None) -> None:
+            if event is not None and event.status in FINAL and not ended.done():
                 ended.set_result(event.record)
 
         def give_up(_: asyncio.Future[None]) -> None:
@@ -69,7 +68,7 @@ class Waiters:
         news: asyncio.Future[Any] = ended if caller.admin else gone
         while not news.done():
             try:
-                found = await self._store.owned(job_id)
+                (found,) = await self._feed.look([job_id])
             except Unavailable:
                 await asyncio.wait([news], timeout=backoff.next_s())
                 continue

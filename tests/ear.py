@@ -21,7 +21,7 @@ class Ear:
     async def heard(self) -> list[Event]:
         """Return all events since the last call: a mark is sent after them, on the same channel."""
         mark = f"mark {next(self._marks)}".encode()
-        await self._deployment.redis.publish(self._deployment.names.events, mark)
+        await self._deployment.redis.publish(self._deployment.names.event_channel(0), mark)
         events: list[Event] = []
         async with asyncio.timeout(5.0):
             while True:
@@ -37,6 +37,6 @@ class Ear:
 async def listening(deployment: Deployment) -> AsyncIterator[Ear]:
     """Subscribe to the events."""
     async with deployment.redis.pubsub() as pubsub:
-        await pubsub.subscribe(deployment.names.events)
+        await pubsub.subscribe(deployment.names.event_channel(0))
         await eventually(lambda: pubsub.get_message(timeout=0.1), what="the subscription")
         yield Ear(deployment, pubsub)

@@ -50,7 +50,7 @@ async def notifying(
     store = streams.store_at(url or streams.redis_url)
     feed, metrics = Feed(store, url or streams.redis_url), Metrics()
     following = spawn(feed.run(), "feed")
-    notifier = Notifier(Waiters(store, feed), KeyRing(api_keys), metrics, dict, max_sockets=max_sockets)
+    notifier = Notifier(Waiters(feed), KeyRing(api_keys), metrics, dict, max_sockets=max_sockets)
     port = free_port()
     server = await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
     try:

@@ -98,7 +98,7 @@ class StreamsBroker:
         calls: list[Call] = []
         for queue, numbers in parts:
             args: list[Any] = [
-                names.events, names.before_id, store.record_ttl_s, self._limit_jobs, GROUP, len(self._queues),
+                names.announced, names.before_id, store.record_ttl_s, self._limit_jobs, GROUP, len(self._queues),
             ]  # fmt: skip  # as in the script's head
             for number in numbers:
                 look_ms, fields = store.birth(origins[number])

@@ -169,7 +169,7 @@ async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -
     async with feeding(streams) as feed:
         feed.watch(job_id, got.append)
         for seq, status in ((5, Status.RUNNING), (4, Status.QUEUED), (6, Status.QUEUED), (3, Status.DONE)):
-            await streams.redis.publish(streams.names.events, event(seq, status))
+            await streams.redis.publish(streams.names.event_channel(0), event(seq, status))
         await eventually(lambda: got and got[-1].seq == 3)
     assert [one.seq for one in got] == [5, 6, 3]
 
@@ -181,7 +181,7 @@ async def test_rubbish_on_the_channel_is_passed_over(streams: Deployment) -> Non
     async with feeding(streams) as feed:
         feed.watch(origin.job.job_id, got.append)
         for payload in (b"", b"\xff\xfe", b"1 job.done\n{}", b"2 job.done x 1\n{}", b"1 job.what x 1\n{}"):
-            await streams.redis.publish(streams.names.events, payload)
+            await streams.redis.publish(streams.names.event_channel(0), payload)
         await streams.store.move(start(origin))
         await eventually(lambda: got)
         assert feed.ready
@@ -226,7 +226,7 @@ async def test_news_may_come_while_the_gap_is_repaired(streams: Deployment) -> N
 async def test_a_subscription_ends_with_an_error(streams: Deployment) -> None:
     """It hands on what is published while it stands, and says so when the server ends it."""
     got: list[bytes] = []
-    channel = streams.names.events
+    channel = streams.names.event_channel(0)
     link = await subscribe(
         streams.redis_url, channel, got.append, timeout_s=2.0, ping_every_s=1.0, silence_s=3.0
     )
@@ -245,7 +245,7 @@ async def test_a_hanging_link_is_noticed_in_time(streams: Deployment) -> None:
     loop = asyncio.get_running_loop()
     async with proxied(streams.redis_url) as (proxy, url):
         link = await subscribe(
-            url, streams.names.events, ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=1.0
+            url, streams.names.event_channel(0), ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=1.0
         )
         proxy.freeze()
         begun = loop.time()
@@ -255,4 +255,6 @@ async def test_a_hanging_link_is_noticed_in_time(streams: Deployment) -> None:
         assert 0.75 < loop.time() - begun < 1.5
         # A server that takes connections and says nothing is no subscription either.
         with pytest.raises(ConnectionLost):
-            await subscribe(url, streams.names.events, ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=0.4)
+            await subscribe(
+                url, streams.names.event_channel(0), ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=0.4
+            )

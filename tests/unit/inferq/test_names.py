@@ -17,7 +17,7 @@ def _all(names: Names) -> list[str]:
         names.idem("a1"),
         names.quota_jobs("a1"),
         names.quota_rate("a1"),
-        names.events,
+        names.event_channel(0),
         names.open_jobs,
         names.batchers,
         names.ingresses,
@@ -40,7 +40,7 @@ def test_names_are_those_of_the_contract(namespace: str) -> None:
     assert names.idem("0f") == f"{namespace}idem:0f"
     assert names.quota_jobs("ann") == f"{namespace}quota:ann:jobs"
     assert names.quota_rate("ann") == f"{namespace}quota:ann:rate"
-    assert names.events == f"{namespace}job-events"
+    assert names.event_channel(0) == f"{namespace}job-events"
     assert names.exchange == f"{namespace}inference"
     assert names.dead_exchange == f"{namespace}inference.dead"
     assert names.dead_queue == f"{namespace}inference.requests.dead"
