@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 import ingress.__main__ as ingress_main
 import ingress.events as events_module
@@ -251,11 +252,15 @@ async def test_a_client_that_does_not_read_is_cut_off_and_harms_nobody(
                 seen.extend([one async for one in events(response)])
 
             reading = asyncio.create_task(read())
-            changes, cut = 1, 'inferq_http_refused_total{reason="unread"}'
+            changes, most_bytes, cut = 1, 0, 'inferq_http_refused_total{reason="unread"}'
             async with asyncio.timeout(60.0):
                 while not await served.counts(cut):
                     await streams.store.apply([start(origin), give_back(origin.job.job_id)] * 100)
                     changes += 200
+                    held = [each.transport.get_write_buffer_size() for each in served.connections]
+                    most_bytes = max(most_bytes, *held)
+            # A frame that the buffer had no room for is not written; what came after it replaced it.
+            assert HIGH_WATER_LIMIT < most_bytes < HIGH_WATER_LIMIT + 4096
             await streams.store.apply([start(origin), finished(origin)])
             await reading
         assert told(seen)[-1] == ("job.done", changes + 2)
