@@ -23,6 +23,11 @@ _PROBLEM: Final = {
 }
 _JOBS: Final = "One entry for each input, in their order: the job, or why there is none."
 
+_FRAME: Final = {
+    "job_id": "Names the job.",
+    "seq": "That of the record: with `job_id` it tells a frame that comes again.",
+}
+
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "InferRequest": {
         "text": "What to classify. Limits count code points; white space alone is refused.",
@@ -139,11 +144,27 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "hits": "Lookups that found a result.",
         "misses": "Lookups that did not.",
     },
+    "JobFrame": {
+        **_FRAME,
+        "type": "`snapshot` shows the record as it was found; any other names its status, with `job.` before it.",
+        "job": "The record.",
+    },
     "FinalFrame": {
+        **_FRAME,
         "type": "The final state, with `job.` before it.",
-        "job_id": "Names the job.",
-        "seq": "That of the record: with `job_id` it tells a frame that comes again.",
         "job": "The final record.",
+    },
+    "ErrorFrame": {
+        "type": "Always `error`.",
+        "code": "What is wrong, for programs.",
+        "detail": "What is wrong, for people.",
+        "job_id": "The job that it is about; absent where it is about none.",
+    },
+    "StreamedEvent": {
+        "event": "The type of the frame.",
+        "data": "The frame, as JSON.",
+        "id": "The `seq` of the frame; an error has none.",
+        "retry": "On the first event: in how many milliseconds to come back after the stream has ended.",
     },
     "OpenApi": {
         "openapi": "The version of OpenAPI that it is written in.",

@@ -12,7 +12,7 @@ import msgspec
 
 from inferq.jobs import BIRTHS, JobRecord, Result
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
-from ingress.description.frames import FinalFrame
+from ingress.description.frames import ErrorFrame, FinalFrame, JobFrame, StreamedEvent
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
@@ -57,8 +57,8 @@ class AsyncApi(msgspec.Struct, kw_only=True):
 
 
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, FinalFrame, OpenApi, AsyncApi, Health,
-    Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, StreamedEvent, JobFrame, FinalFrame,
+    ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -111,6 +111,14 @@ _RULES: Final[Mapping[str, _Rules]] = {
     "FinalFrame": _FRAME,
     "JobFrame": _FRAME,
     "ErrorFrame": {"job_id": {"pattern": JOB_ID}, "code": {"pattern": "^[a-z_]+$"}},
+    "StreamedEvent": {
+        "id": {"pattern": "^[0-9]+$"},
+        "retry": {"minimum": 1},
+        "data": {
+            "contentMediaType": "application/json",
+            "contentSchema": {"anyOf": [{"$ref": REF + kind.__name__} for kind in (JobFrame, ErrorFrame)]},
+        },
+    },
     "Subscribe": {
         "job_ids": _IDS,
         "after": {
