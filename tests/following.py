@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,7 +82,8 @@ async def following(
     """Run an ingress; ``options`` are those of `serving`."""
     feeds: list[Feed] = []
     servers: list[Server] = []
-    make = ingress_main.make_server
+    # As the process would have made it: a test may have changed that.
+    make: Callable[..., Server] = vars(ingress_main)["make_server"]
 
     class Seen(Feed):
         def __init__(self, store: Store, redis_url: str) -> None:
