@@ -20,6 +20,8 @@ from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
+from inferq.webhooks.outbox import Outbox
+from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
 from ingress.idempotency import Idempotency
@@ -29,6 +31,7 @@ from ingress.quota import Quotas
 from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
+from ingress.webhookdoor import WebhookDoor
 
 JOIN_WITHIN_S: Final = 5.0
 
@@ -60,6 +63,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         metrics,
         Quotas(redis, settings.names),
         cache=cache,
+        webhooks=WebhookDoor(Policy.of(settings), Outbox(redis, settings.names)),
         limit_jobs=settings.queue_limit,
         rates=lambda: stats.rates,
     )

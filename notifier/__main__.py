@@ -18,6 +18,7 @@ from inferq.store import Store
 from inferq.telemetry import Metrics
 from notifier.server import RESTART, Notifier
 from notifier.waiters import Waiters
+from notifier.webhooksending import Sending
 
 # Past this, clients that neither finish their handshake nor close are dropped with the process.
 CLOSE_WITHIN_S: Final = 5.0
@@ -32,6 +33,8 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
     feed = Feed(store, settings.redis_url)
 
+    metrics = Metrics()
+
     async def checks() -> dict[str, str]:
         try:
             await store.ping()
@@ -39,8 +42,9 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             return {"redis": error.detail, "feed": "unknown"}
         return {"redis": "ok", "feed": "ok" if feed.ready else "away"}
 
-    notifier = Notifier(Waiters(feed), keys, Metrics(), checks)
+    notifier = Notifier(Waiters(feed), keys, metrics, checks)
     listener = listen(settings.host, settings.notifier_port, setting="INFERQ_NOTIFIER_PORT")
+    sending = Sending(settings, redis, feed, metrics)
     following: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     server: Server | None = None
@@ -48,11 +52,13 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
         server = await notifier.serve(listener)
         following = spawn(feed.run(), "feed")
         watching = spawn(keys.watch(), "keys")
+        sending.start()
         _log.info("notifier.listening", host=settings.host, port=settings.notifier_port)
         await stopping.wait()
     finally:
         if server is not None:
             await _close(server)
+        await sending.stop()
         listener.close()
         await end(following, watching)
         await redis.aclose()
