@@ -9,11 +9,11 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 import inferq.feed as feed_module
 from inferq.background import end, spawn
-from inferq.feed import CHUNK, Feed, snapshot
+from inferq.feed import CHUNK, Feed, Watcher, snapshot
 from inferq.jobs import Status
 from inferq.messages import Event, decode_event
 from inferq.steps import Origin, cancel, give_back, start
-from inferq.subscription import subscribe
+from inferq.subscription import open_subscription
 from tests.deployment import Deployment, finished
 from tests.events import encode_event
 from tests.proxy import proxied
@@ -32,8 +32,27 @@ async def feeding(streams: Deployment, url: str | None = None) -> AsyncIterator[
         await end(running)
 
 
-def ignore(_: bytes) -> None:
+def ignore(_: bytes, __: bytes) -> None:
     """Take a message and do nothing."""
+
+
+async def watched(feed: Feed, *job_ids: str) -> list[Event]:
+    """Watch jobs; what is heard of them from now on comes into the list."""
+    got: list[Event] = []
+    for job_id in job_ids:
+        feed.watch(job_id, into(got))
+    await feed.look(job_ids)
+    return got
+
+
+def into(got: list[Event]) -> Watcher:
+    """Make a watcher that keeps what it hears; none of these jobs may go."""
+
+    def watch(event: Event | None) -> None:
+        assert event is not None
+        got.append(event)
+
+    return watch
 
 
 async def created(streams: Deployment) -> Origin:
@@ -46,9 +65,8 @@ async def created(streams: Deployment) -> Origin:
 async def test_a_watcher_gets_every_change_of_its_job(streams: Deployment) -> None:
     """Each change comes once, in order, with the record as it then was; other jobs do not."""
     mine, other = await created(streams), await created(streams)
-    got: list[Event] = []
     async with feeding(streams) as feed:
-        feed.watch(mine.job.job_id, got.append)
+        got = await watched(feed, mine.job.job_id)
         for origin in (other, mine):
             await streams.store.move(start(origin))
             await streams.store.move(finished(origin))
@@ -64,8 +82,9 @@ async def test_all_watchers_of_a_job_hear_it_and_none_that_ended(streams: Deploy
     first: list[Event] = []
     second: list[Event] = []
     async with feeding(streams) as feed:
-        ends = [feed.watch(origin.job.job_id, got.append) for got in (first, second)]
+        ends = [feed.watch(origin.job.job_id, into(got)) for got in (first, second)]
         assert feed.watched_jobs == 1
+        await feed.look([origin.job.job_id])
         await streams.store.move(start(origin))
         await eventually(lambda: first and second)
         ends[0]()
@@ -80,10 +99,8 @@ async def test_all_watchers_of_a_job_hear_it_and_none_that_ended(streams: Deploy
 async def test_a_killed_subscription_is_made_good(streams: Deployment) -> None:
     """After the server dropped the subscription every watched job is read again, whatever was missed."""
     done, running, queued = [await created(streams) for _ in range(3)]
-    got: list[Event] = []
     async with feeding(streams) as feed:
-        for origin in (done, running, queued):
-            feed.watch(origin.job.job_id, got.append)
+        got = await watched(feed, *(origin.job.job_id for origin in (done, running, queued)))
         await streams.redis.client_kill_filter(_type="pubsub")
         await streams.store.move(start(done))
         await streams.store.move(finished(done))
@@ -107,9 +124,8 @@ async def test_silence_is_noticed(streams: Deployment, monkeypatch: pytest.Monke
     monkeypatch.setattr(feed_module, "PING_EVERY_S", 0.2)
     monkeypatch.setattr(feed_module, "SILENCE_S", 0.6)
     origin = await created(streams)
-    got: list[Event] = []
     async with proxied(streams.redis_url) as (proxy, url), feeding(streams, url) as feed:
-        feed.watch(origin.job.job_id, got.append)
+        got = await watched(feed, origin.job.job_id)
         # Silence alone is not death: pings are answered.
         await streams.store.move(start(origin))
         await eventually(lambda: len(got) == 1)
@@ -161,13 +177,12 @@ async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -
     """An event from before a repair is dropped; a final one of a record that was rebuilt is not."""
     origin = await created(streams)
     job_id = origin.job.job_id
-    got: list[Event] = []
 
     def event(seq: int, status: Status) -> bytes:
         return encode_event(Event(job_id=job_id, seq=seq, type=f"job.{status}", record=b"{}"))
 
     async with feeding(streams) as feed:
-        feed.watch(job_id, got.append)
+        got = await watched(feed, job_id)
         for seq, status in ((5, Status.RUNNING), (4, Status.QUEUED), (6, Status.QUEUED), (3, Status.DONE)):
             await streams.redis.publish(streams.names.event_channel(0), event(seq, status))
         await eventually(lambda: got and got[-1].seq == 3)
@@ -177,9 +192,8 @@ async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -
 async def test_rubbish_on_the_channel_is_passed_over(streams: Deployment) -> None:
     """Whatever else is published on the channel harms nothing."""
     origin = await created(streams)
-    got: list[Event] = []
     async with feeding(streams) as feed:
-        feed.watch(origin.job.job_id, got.append)
+        got = await watched(feed, origin.job.job_id)
         for payload in (b"", b"\xff\xfe", b"1 job.done\n{}", b"2 job.done x 1\n{}", b"1 job.what x 1\n{}"):
             await streams.redis.publish(streams.names.event_channel(0), payload)
         await streams.store.move(start(origin))
@@ -199,9 +213,8 @@ async def test_what_nobody_watches_is_not_decoded(
 
     monkeypatch.setattr(feed_module, "decode_event", decode)
     mine, other = await created(streams), await created(streams)
-    got: list[Event] = []
     async with feeding(streams) as feed:
-        feed.watch(mine.job.job_id, got.append)
+        got = await watched(feed, mine.job.job_id)
         for origin in (other, mine):
             await streams.store.move(start(origin))
         await eventually(lambda: got)
@@ -211,25 +224,33 @@ async def test_what_nobody_watches_is_not_decoded(
 async def test_news_may_come_while_the_gap_is_repaired(streams: Deployment) -> None:
     """What is announced while watched jobs are read again is delivered, and nothing older after it."""
     origins = [await created(streams) for _ in range(3 * CHUNK)]
-    got: dict[str, list[int]] = {origin.job.job_id: [] for origin in origins}
+    got: dict[str, list[Event]] = {origin.job.job_id: [] for origin in origins}
     async with feeding(streams) as feed:
-        for origin in origins:
-            feed.watch(origin.job.job_id, lambda event: got[event.job_id].append(event.seq))
+        for job_id, heard in got.items():
+            feed.watch(job_id, into(heard))
+        await feed.look(list(got))
         await streams.redis.client_kill_filter(_type="pubsub")
         await streams.store.apply([start(origin) for origin in origins])
         await streams.store.apply([finished(origin) for origin in origins])
-        await eventually(lambda: all(seqs and seqs[-1] == 3 for seqs in got.values()), what="every end")
+        await eventually(
+            lambda: all(heard and heard[-1].seq == 3 for heard in got.values()), what="every end"
+        )
         await eventually(lambda: feed.ready)
-    assert all(seqs == sorted(seqs) for seqs in got.values())
+    assert all(heard == sorted(heard, key=lambda event: event.seq) for heard in got.values())
 
 
 async def test_a_subscription_ends_with_an_error(streams: Deployment) -> None:
     """It hands on what is published while it stands, and says so when the server ends it."""
-    got: list[bytes] = []
+    got: list[tuple[bytes, bytes]] = []
     channel = streams.names.event_channel(0)
-    link = await subscribe(
-        streams.redis_url, channel, got.append, timeout_s=2.0, ping_every_s=1.0, silence_s=3.0
+    link = await open_subscription(
+        streams.redis_url,
+        lambda *message: got.append(message),
+        timeout_s=2.0,
+        ping_every_s=1.0,
+        silence_s=3.0,
     )
+    await link.hear(channel)
     await streams.redis.publish(channel, b"")
     await streams.redis.publish(channel, b"x" * 300_000)
     await eventually(lambda: len(got) == 2)
@@ -237,16 +258,15 @@ async def test_a_subscription_ends_with_an_error(streams: Deployment) -> None:
     async with asyncio.timeout(5.0):
         with pytest.raises(ConnectionLost):
             await link.end()
-    assert got == [b"", b"x" * 300_000]
+    assert got == [(channel.encode(), b""), (channel.encode(), b"x" * 300_000)]
 
 
 async def test_a_hanging_link_is_noticed_in_time(streams: Deployment) -> None:
     """Silence ends the subscription between its bound less one ping and its bound."""
     loop = asyncio.get_running_loop()
     async with proxied(streams.redis_url) as (proxy, url):
-        link = await subscribe(
-            url, streams.names.event_channel(0), ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=1.0
-        )
+        link = await open_subscription(url, ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=1.0)
+        await link.hear(streams.names.event_channel(0))
         proxy.freeze()
         begun = loop.time()
         async with asyncio.timeout(5.0):
@@ -254,7 +274,7 @@ async def test_a_hanging_link_is_noticed_in_time(streams: Deployment) -> None:
                 await link.end()
         assert 0.75 < loop.time() - begun < 1.5
         # A server that takes connections and says nothing is no subscription either.
-        with pytest.raises(ConnectionLost):
-            await subscribe(
-                url, streams.names.event_channel(0), ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=0.4
-            )
+        link = await open_subscription(url, ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=0.4)
+        async with asyncio.timeout(5.0):
+            with pytest.raises(ConnectionLost):
+                await link.hear(streams.names.event_channel(0))

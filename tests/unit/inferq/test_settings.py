@@ -79,6 +79,7 @@ CASES: dict[str, Case] = {
     ),
     "key_rate": _number(0, 1_000_000),
     "key_jobs": _number(0, 10_000_000),
+    "event_shards": _number(1, 256),
     "model": _text("simulated:1,2", "/models/m", "hub:", "hub:a/b/c", allowed="hub: takes <owner>/<name>"),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
     "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),
