@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from inferq.cli.flags import with_settings
+from inferq.cli.plain import printable
 from inferq.cli.running import INTERRUPTED, for_eyes, prepare_model, run_with
-from inferq.cli.terminal import output, printable, progress, row, run, table
+from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError
 from inferq.local import RABBITMQ, LocalPipeline
 from inferq.ports import LOOPBACK

@@ -10,8 +10,9 @@ import typer
 
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
+from inferq.cli.plain import printable
 from inferq.cli.stdin import stdin_lines
-from inferq.cli.terminal import printable, progress, run
+from inferq.cli.terminal import progress, run
 from inferq.errors import OperatorError
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from inferq.cli.plain import printable
 from inferq.errors import first_of
 
 PLAIN_WIDTH: Final = 120
@@ -69,12 +70,6 @@ def bar(text: str, done: int, total: int) -> str:
     share = min(max(done / total, 0.0), 1.0)
     filled = round(share * BAR_WIDTH)
     return f"{'━' * filled}{'─' * (BAR_WIDTH - filled)} {share:4.0%}  {text}"
-
-
-def printable(text: str, most: int = 0) -> str:
-    """Return text on one line without control characters, cut to ``most`` characters where that is not 0."""
-    shown = "".join(char if char.isprintable() else " " for char in text).strip()
-    return f"{shown[: most - 1]}…" if most and len(shown) > most else shown
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
