@@ -1,7 +1,7 @@
 """Who watches which job, and what they need not be told again. Pure.
 
-1. An announced change is told if its `seq` is higher than all that was told or found before. A final one is told
-   whatever its `seq`, but not twice: a record that was lost and rebuilt counts from 1 again.
+1. An announced change is told if its `seq` is higher than that of what was told last. A final one is told whatever its
+   `seq`, but not twice in a row: a record that was lost and rebuilt counts from 1 again.
 2. What the first look at a job finds is not told: whoever watches looks after that has begun, and so finds at least as
    much. What later looks find says nothing of the others, who looked earlier.
 3. A record that is read again is told only if it has news: a higher `seq`, or the first final state.
@@ -25,7 +25,7 @@ _FINAL_TYPES: Final = frozenset(f"job.{status}" for status in FINAL)
 
 
 class Job:
-    """A job that is watched: the last `seq` that need not be told, whether it has ended, since when it is missed."""
+    """A job that is watched: the `seq` that was told last or is known, whether that is final, since when it is missed."""
 
     __slots__ = ("ended", "job_id", "missed_s", "seq", "watches")
 
@@ -95,13 +95,10 @@ class Watched:
         if job is None:
             return ()
         job.missed_s = None
-        if event.type in _FINAL_TYPES:
-            if job.ended and event.seq == job.seq:
-                return ()
-            job.ended = True
-        elif event.seq <= job.seq:
+        final = event.type in _FINAL_TYPES
+        if (job.ended and event.seq == job.seq) if final else (event.seq <= job.seq):
             return ()
-        job.seq = event.seq
+        job.seq, job.ended = event.seq, final
         return job.all_watches()
 
     def found(self, event: Event) -> tuple[Watch, ...]:

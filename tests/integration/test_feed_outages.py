@@ -1,9 +1,6 @@
 """The feed on a link that is killed, cut, frozen or refused: nothing is missed, and nothing waits for ever."""
 
 import asyncio
-import gc
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -18,15 +15,7 @@ from tests.feeding import created, feeding, into, watched
 from tests.proxy import proxied
 from tests.support import eventually
 
-
-@pytest.fixture(autouse=True)
-async def reported() -> AsyncIterator[list[dict[str, Any]]]:
-    """What asyncio reports of errors that nobody took note of: nothing, by the end of each test."""
-    reports: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
-    yield reports
-    gc.collect()
-    assert reports == []
+pytestmark = pytest.mark.usefixtures("nothing_unheard")
 
 
 async def test_a_killed_subscription_is_made_good(streams: Deployment) -> None:

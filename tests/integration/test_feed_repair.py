@@ -19,6 +19,8 @@ from tests.feeding import created, feeding, into, watched
 from tests.proxy import proxied
 from tests.support import eventually
 
+pytestmark = pytest.mark.usefixtures("nothing_unheard")
+
 
 class Hooked(Store):
     """A store of whose reads a test is told before they are made."""

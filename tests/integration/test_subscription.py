@@ -11,6 +11,8 @@ from tests.deployment import Deployment
 from tests.proxy import proxied
 from tests.support import eventually
 
+pytestmark = pytest.mark.usefixtures("nothing_unheard")
+
 
 def ignore(_: bytes, __: bytes) -> None:
     """Take a message and do nothing."""
