@@ -111,7 +111,7 @@ class Notifier:
             task.add_done_callback(self._answers.discard)
         elif path == "/metrics":
             connection.respond(_response(200, self._metrics.render(), METRICS_TYPE))
-        elif request.headers.get("Upgrade", "").lower() != "websocket":
+        elif not request.headers.get_all("Upgrade"):
             connection.respond(_response(404, _NOT_FOUND, PROBLEM_TYPE))
         elif self._listening is None:
             connection.reject(503, "The server restarts.\n")
@@ -148,8 +148,7 @@ class Notifier:
         if self._sockets > self._max_sockets:
             connection.close(TOO_MANY, "too many connections")
             return
-        origins = headers.get_all("Origin")
-        if len(origins) > 1 or not all(map(self._origins.allow, origins)):
+        if not all(map(self._origins.allow, headers.get_all("Origin"))):
             connection.close(WRONG_ORIGIN, "this origin is not allowed")
             return
         # What is no ASCII is no key; it only has to stay that.
