@@ -81,6 +81,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         events=events,
         stats=stats,
         keys=keys,
+        stream_url=settings.stream_url,
     )
 
     async def checks() -> dict[str, str]:
