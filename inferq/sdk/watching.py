@@ -1,7 +1,7 @@
 """What becomes of jobs, told to whoever waits for them: pushed where that works, polled where it does not.
 
-The decisions are `Watchlist`'s. Here they are carried out: one task keeps the socket (`PushLink`), one polls (`Polling`),
-and both begin with the first job.
+The decisions are those of `Watchlist`. Here they are carried out: one task keeps the socket (`PushLink`), one polls
+(`Polling`), and both begin with the first job.
 """
 
 import asyncio
