@@ -14,7 +14,7 @@ from inferq.jobs import Status
 from inferq.sdk import answers
 from inferq.sdk.batches import Options
 from inferq.sdk.errors import AlreadyFinal, ClientClosed, WaitTimeout
-from inferq.sdk.http import Http, Tries
+from inferq.sdk.http import REQUEST_TIMEOUT_S, Http, Tries
 from inferq.sdk.polling import POLLS_AT_ONCE
 from inferq.sdk.shapes import Job, Record, Refusal, Result, decode_record, id_of, result_of
 from inferq.sdk.streaming import One, Stream, within
@@ -283,7 +283,9 @@ class AsyncClient:
 
     async def stats(self) -> dict[str, Any]:
         """Return the deployment's statistics, as `GET /v1/stats` has them; raises as `record`."""
-        response = await self._open().insist("GET", "/v1/stats", for_s=_READ_FOR_S)
+        response = await self._open().insist(
+            "GET", "/v1/stats", for_s=_READ_FOR_S, timeout_s=REQUEST_TIMEOUT_S
+        )
         try:
             return msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.DecodeError:
@@ -291,7 +293,9 @@ class AsyncClient:
 
     async def _record(self, method: str, job_id: str, tries: Tries | None = None) -> Record:
         path = f"/v1/jobs/{job_id}"
-        response = await self._open().insist(method, path, for_s=_READ_FOR_S, job_id=job_id, tries=tries)
+        response = await self._open().insist(
+            method, path, for_s=_READ_FOR_S, timeout_s=REQUEST_TIMEOUT_S, job_id=job_id, tries=tries
+        )
         try:
             return decode_record(response.content)
         except msgspec.DecodeError:

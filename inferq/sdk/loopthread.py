@@ -96,4 +96,6 @@ async def _end(last: Callable[[], Awaitable[None]]) -> None:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.get_running_loop().shutdown_asyncgens()
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_asyncgens()
+        await loop.shutdown_default_executor()
