@@ -16,6 +16,7 @@ from inferq.server import Checks, probe_routes
 from inferq.telemetry import Metrics
 from ingress import problems
 from ingress.description.serving import Descriptions
+from ingress.events import Events
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
 from ingress.jobs import Jobs
 from ingress.stats import Stats
@@ -30,6 +31,7 @@ class Parts:
     infer: SubmitEndpoint
     batch: SubmitEndpoint
     jobs: Jobs
+    events: Events
     stats: Stats
     keys: KeyRing
 
@@ -50,6 +52,7 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
         Route(INFER_PATH, parts.infer, methods=["POST"]),
         Route(BATCH_PATH, parts.batch, methods=["POST"]),
         Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
+        Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
         Route("/v1/stats", statistics, methods=["GET"]),
         *probe_routes(metrics, checks),
         *Descriptions(parts.keys).routes(),

@@ -48,6 +48,16 @@ class _Item(msgspec.Struct):
     error: _Problem | None = None
 
 
+class _Server(msgspec.Struct):
+    host: str = ""
+    protocol: str = ""
+    pathname: str = ""
+
+
+class _Description(msgspec.Struct):
+    servers: dict[str, _Server] = {}
+
+
 class _Batch(msgspec.Struct):
     jobs: list[_Item]
 
@@ -55,6 +65,7 @@ class _Batch(msgspec.Struct):
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _accepted = msgspec.json.Decoder(_Accepted)
 _batch = msgspec.json.Decoder(_Batch)
+_description = msgspec.json.Decoder(_Description)
 _problem = msgspec.json.Decoder(_Problem)
 
 
@@ -107,6 +118,18 @@ def batch(body: bytes, inputs: int, *, retry_after: str | None = None) -> list[J
         else:
             return None
     return outcomes
+
+
+def pushes_at(body: bytes) -> str | None:
+    """Return where the first WebSocket server of an AsyncAPI description is; None when it names none."""
+    try:
+        servers = _description.decode(body).servers
+    except _UNREADABLE:
+        return None
+    for server in servers.values():
+        if server.protocol in {"ws", "wss"} and server.host:
+            return f"{server.protocol}://{server.host}{server.pathname.rstrip('/')}"
+    return None
 
 
 def unreadable(status: int) -> RequestRefused:
