@@ -4,11 +4,14 @@ A line is a text, or with `--input-json` an object whose fields are the API's. W
 options say for all. A line that cannot be sent is refused here, in its place, as the API would refuse it.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import msgspec
 
-INVALID = "invalid_request"
+INVALID: Final = "invalid_request"
+# As much as the API takes in one request; what is longer is cut where it is read.
+LONGEST_LINE_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +22,11 @@ class Options:
     priority: str | None = None
     deadline_ms: int | None = None
     webhook: str | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What is asked, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +58,18 @@ _decoder = msgspec.json.Decoder(_Line)
 
 def from_text(text: str, options: Options) -> Asked | Unreadable:
     """Return what a text asks for; its bytes that were no UTF-8 are surrogates by now."""
-    if _is_unicode(text):
-        return Asked(text=text, options=options)
-    return Unreadable(text=text, detail="/text is not UTF-8")
+    fault = _fault(text)
+    return Asked(text=text, options=options) if fault is None else Unreadable(text=text, detail=fault)
 
 
 def from_json(line: str, options: Options) -> Asked | Unreadable:
     """Return what a line of JSON asks for."""
-    if not _is_unicode(line):
-        return Unreadable(text=line, detail="the line is not UTF-8")
+    if (fault := _fault(line)) is not None:
+        return Unreadable(text=line, detail=fault)
     try:
         found = _decoder.decode(line)
-    except RecursionError:
-        return Unreadable(text=line, detail="the line is nested too deeply")
-    except msgspec.DecodeError as error:
-        return Unreadable(text=line, detail=f"the line is no object of the API: {error}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        return Unreadable(text=line, detail=f"the line is not what the API takes: {error}")
     return Asked(
         text=found.text,
         options=Options(
@@ -76,9 +81,11 @@ def from_json(line: str, options: Options) -> Asked | Unreadable:
     )
 
 
-def _is_unicode(text: str) -> bool:
+def _fault(line: str) -> str | None:
+    if len(line.encode(errors="surrogatepass")) > LONGEST_LINE_BYTES:
+        return f"the line is longer than {LONGEST_LINE_BYTES:,} bytes"
     try:
-        text.encode()
+        line.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return "the line is not UTF-8"
+    return None

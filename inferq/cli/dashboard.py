@@ -93,7 +93,9 @@ def _latency(found: Found, width: int) -> list[Text]:
     each = (width - _LABEL_WIDTH) // len(_SHARES)
     lines = [
         _cut(
-            Text(f"{'ms, last 10 s':<{_LABEL_WIDTH}}" + "".join(f"{share:>{each}}" for share in _SHARES), "dim"),
+            Text(
+                f"{'ms, last 10 s':<{_LABEL_WIDTH}}" + "".join(f"{share:>{each}}" for share in _SHARES), "dim"
+            ),
             width,
         )
     ]
@@ -112,7 +114,9 @@ def _sizes(batches: Batches, width: int) -> list[Text]:
     room = width - 8 - 9
     for title, count in rows:
         filled = _BAR * max(1 if count else 0, round(count / most * room))
-        lines.append(_cut(Text.assemble(f"{title:>7} ", (f"{filled:<{room}}", "cyan"), f"{count:>9,}"), width))
+        lines.append(
+            _cut(Text.assemble(f"{title:>7} ", (f"{filled:<{room}}", "cyan"), f"{count:>9,}"), width)
+        )
     if not rows:
         lines.append(_cut(Text("none ran"), width))
     return lines
@@ -139,10 +143,10 @@ def _batchers(found: Found, width: int) -> list[Text]:
     if not batchers:
         return [Text("no batcher is alive", style="red")]
     columns = ("batcher", "state", "device", "model")
-    rows = [[printable(str(entry[name])) for name in ("id", "state", "device", "model")] for entry in batchers]
-    widths = [
-        min(24, max(len(name), *(len(cells[at]) for cells in rows))) for at, name in enumerate(columns)
+    rows = [
+        [printable(str(entry[name])) for name in ("id", "state", "device", "model")] for entry in batchers
     ]
+    widths = [min(24, max(len(name), *(len(cells[at]) for cells in rows))) for at, name in enumerate(columns)]
 
     def shown(cells: Sequence[str], progress: str) -> str:
         return (" " * _GAP).join([

@@ -35,8 +35,9 @@ def notices() -> Console:
 class Progress:
     """A spinner with a text, on a terminal, and lines of output beside it; made by `progress`."""
 
-    def __init__(self, spinner: Spinner, console: Console) -> None:
+    def __init__(self, spinner: Spinner, console: Console, *, watched: bool) -> None:
         self._spinner, self._console = spinner, console
+        self.watched = watched
 
     def show(self, text: str) -> None:
         """Change the spinner's text."""
@@ -57,10 +58,10 @@ def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
     console = output() if sys.stdout.isatty() else notices()
     spinner = Spinner("dots", Text(printable(text)))
     if quiet or not console.is_terminal:
-        yield Progress(spinner, console)
+        yield Progress(spinner, console, watched=False)
         return
     with Live(spinner, console=console, transient=True, refresh_per_second=8, redirect_stdout=False):
-        yield Progress(spinner, console)
+        yield Progress(spinner, console, watched=True)
 
 
 def bar(text: str, done: int, total: int) -> str:

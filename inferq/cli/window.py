@@ -16,7 +16,7 @@ class Window(Generic[Outcome]):
     """Places for the jobs of one run."""
 
     def __init__(self, most: int, *, in_order: bool) -> None:
-        self._most, self._in_order = most, in_order
+        self.places, self._in_order = most, in_order
         self._next = self._first = 0
         self._open: set[int] = set()
         self._held: dict[int, Outcome] = {}
@@ -29,12 +29,12 @@ class Window(Generic[Outcome]):
     @property
     def free(self) -> int:
         """Places that may be taken now."""
-        return self._most - self.taken
+        return self.places - self.taken
 
     def take(self) -> int:
         """Take the next place; raises OverflowError when none is free."""
         if self.free < 1:
-            raise OverflowError(f"all {self._most} places are taken")
+            raise OverflowError(f"all {self.places} places are taken")
         place = self._next
         self._next += 1
         self._open.add(place)
