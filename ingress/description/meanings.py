@@ -53,7 +53,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Problem": _PROBLEM,
     "Fault": {
-        "pointer": "JSON pointer to the place in the body; empty for the body as a whole, or a header.",
+        "pointer": "JSON pointer to the place in the body; empty for the body as a whole, a parameter or a header.",
         "detail": "What is allowed there.",
     },
     "JobRecord": {
@@ -138,6 +138,22 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "CacheTotals": {
         "hits": "Lookups that found a result.",
         "misses": "Lookups that did not.",
+    },
+    "FinalFrame": {
+        "type": "The final state, with `job.` before it.",
+        "job_id": "Names the job.",
+        "seq": "That of the record: with `job_id` it tells a frame that comes again.",
+        "job": "The final record.",
+    },
+    "OpenApi": {
+        "openapi": "The version of OpenAPI that it is written in.",
+        "info": "What is described.",
+        "paths": "The operations, by path and method.",
+    },
+    "AsyncApi": {
+        "asyncapi": "The version of AsyncAPI that it is written in.",
+        "info": "What is described.",
+        "channels": "Where messages come and go.",
     },
     "Readiness": {
         "status": "`ready` when every check is ok.",
