@@ -22,7 +22,7 @@ from inferq.redaction import hidden, redact
 PREFIX = "INFERQ_"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
-FOR_CLIENTS = frozenset({"INFERQ_API_KEY"})
+FOR_CLIENTS = frozenset({"INFERQ_API_KEY", "INFERQ_URL"})
 # What later parts bring. Ignoring them would be worse than refusing: who sets allowed origins counts on them.
 PLANNED = frozenset(
     {
