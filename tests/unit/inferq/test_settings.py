@@ -80,6 +80,17 @@ CASES: dict[str, Case] = {
     "key_rate": _number(0, 1_000_000),
     "key_jobs": _number(0, 10_000_000),
     "event_shards": _number(1, 256),
+    "origins": _text(
+        "*",
+        "https://app.example,http://[::1]:3000",
+        "null",
+        "app.example",
+        "https://app.example/",
+        "https://a.example,",
+        "*,https://a.example",
+        "http://h:0",
+        allowed="scheme://host[:port] entries with commas between them, or *",
+    ),
     "webhook_hosts": _text(
         "a.example:8080,10.0.0.0/8",
         "[::1]:80, localhost",
