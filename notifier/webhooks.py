@@ -59,7 +59,7 @@ class Sender:
         self._tries: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
         self._left = False
-        self._stopping = False
+        self.stopping = False
         self._clock_ms = 0.0
         self._attempts = metrics.counter("webhook_attempts", "Tries of webhooks by outcome", "outcome")
         self._seconds = metrics.seconds("webhook", "How long a try of a webhook takes")
@@ -84,7 +84,7 @@ class Sender:
         """Send for ever; cancel to end, after `stop`."""
         backoff = Backoff()
         async with asyncio.TaskGroup() as group:
-            while not self._stopping:
+            while not self.stopping:
                 self._woken.clear()
                 wait_s = LOOK_S
                 if self._shares.room > 0:
@@ -104,7 +104,7 @@ class Sender:
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Claim no more, and give what is under way a little time; what is not done by then is another's."""
-        self._stopping = True
+        self.stopping = True
         self.wake()
         if self._tries:
             await asyncio.wait(self._tries, timeout=grace_s)
@@ -191,6 +191,9 @@ class Sender:
                 await asyncio.sleep(wait_s)
         if not mine:
             self._lost.inc()
+        elif decision.due_ms is not None and (wait_ms := decision.due_ms - self._now_ms()) < LOOK_S * 1000:
+            # The next look might come later than that.
+            asyncio.get_running_loop().call_later(max(wait_ms, 0) / 1000, self.wake)
         told = _log.warning if decision.state == "failed" else _log.debug
         told(
             "webhooks.tried",
