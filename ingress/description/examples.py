@@ -180,6 +180,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
                 "predicted_ms": 17664.0, "inference_ms": 17920.4, "window_age_ms": 2560.0,
             },
             "cache": {"hits": 31, "misses": 4480},
+            "latency_ms": {
+                "queue_wait": {"count": 4480, "p50": 8.1, "p90": 14.5, "p99": 21.2},
+                "inference": {"count": 640, "p50": 27.6, "p90": 30.4, "p99": 36.8},
+                "total": {"count": 4480, "p50": 40.4, "p90": 53.8, "p99": 71.6},
+            },
             "breakers": [],
         },
     ),

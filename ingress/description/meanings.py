@@ -108,7 +108,19 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "batchers": "The living batchers, by id.",
         "batches": "What the living batchers have run since they started, summed.",
         "cache": "Lookups of results since the living processes started, summed.",
+        "latency_ms": "Times of the last ten seconds, over all living batchers.",
         "breakers": "Empty: no circuit breakers are built yet.",
+    },
+    "LatencyFigures": {
+        "queue_wait": "From acceptance until a batcher had the job.",
+        "inference": "How long the model took for a batch.",
+        "total": "From acceptance until the result was stored.",
+    },
+    "Percentiles": {
+        "count": "How many times were taken.",
+        "p50": "Half of them are not above this.",
+        "p90": "Nine in ten are not above this.",
+        "p99": "99 in a hundred are not above this.",
     },
     "QueueFigures": {
         "depth": "Jobs that wait.",

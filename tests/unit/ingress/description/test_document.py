@@ -30,7 +30,7 @@ from ingress.description.operations import OPERATIONS
 from ingress.description.parts import HEADER_FIELDS
 from ingress.description.schemas import NOT_BLANK
 from ingress.eventstream import message
-from ingress.stats import BatcherFigures, QueueFigures, Statistics
+from ingress.stats import BatcherFigures, LatencyFigures, Percentiles, QueueFigures, Statistics
 from tests.described import Described
 
 DOCUMENT = document()
@@ -283,6 +283,8 @@ def test_what_is_encoded_is_valid() -> None:
         AcceptedItem(index=0, **where), RefusedItem(index=255, error=error),
     ]  # fmt: skip  # two entries
     fields = msgspec.structs.asdict(error)
+    timed = Percentiles(count=3, p50=0.5, p90=1.5, p99=2.5)
+    untimed = Percentiles(count=0, p50=None, p90=None, p99=None)
     for answer in (
         Accepted(**where),
         BatchAnswer(jobs=jobs, accepted=1, refused=1),
@@ -299,6 +301,7 @@ def test_what_is_encoded_is_valid() -> None:
             ],
             batches=BatchTotals(),
             cache=CacheTotals(),
+            latency_ms=LatencyFigures(queue_wait=timed, inference=timed, total=untimed),
         ),
     ):  # fmt: skip  # values side by side
         schema = SCHEMAS[type(answer).__name__]
