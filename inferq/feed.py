@@ -29,7 +29,7 @@ from inferq.subscription import Subscription, open_subscription
 from inferq.telemetry import Metrics
 from inferq.watched import Watch, Watched, Watcher
 
-__all__ = ["CHUNK", "LINGER_S", "RECONCILE_S", "Feed", "Watcher", "snapshot"]
+__all__ = ["Feed", "Watcher", "snapshot"]
 
 PING_EVERY_S: Final = 2.0
 # A subscription that is silent for this long in spite of pings is dead.
