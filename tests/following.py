@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 import ingress.__main__ as ingress_main
-from inferq.feed import Feed
+from inferq.feed import RECONCILE_S, Feed
 from inferq.ports import LOOPBACK
 from inferq.server import Server
 from inferq.store import Store
+from inferq.telemetry import Metrics
 from tests.deployment import Deployment
 from tests.serving import ready, serving
 from tests.support import eventually
@@ -77,17 +78,17 @@ class Following:
 
 @asynccontextmanager
 async def following(
-    streams: Deployment, monkeypatch: pytest.MonkeyPatch, **options: str
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch, *, reconcile_s: float = RECONCILE_S, **options: str
 ) -> AsyncIterator[Following]:
-    """Run an ingress; ``options`` are those of `serving`."""
+    """Run an ingress whose feed reads every job again within ``reconcile_s``; ``options`` are those of `serving`."""
     feeds: list[Feed] = []
     servers: list[Server] = []
     # As the process would have made it: a test may have changed that.
     make: Callable[..., Server] = vars(ingress_main)["make_server"]
 
     class Seen(Feed):
-        def __init__(self, store: Store, redis_url: str) -> None:
-            super().__init__(store, redis_url)
+        def __init__(self, store: Store, redis_url: str, *, metrics: Metrics) -> None:
+            super().__init__(store, redis_url, metrics=metrics, reconcile_s=reconcile_s)
             feeds.append(self)
 
     def made(*args: Any, **others: Any) -> Server:

@@ -126,7 +126,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "text_alone": ("A text and nothing else", _TEXT),
     "all_fields": (
         "Every field",
-        {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk"},
+        {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk",
+         "webhook": "https://example.com/inferq"},
     ),
     "two_texts": (
         "Two texts, one of them of low priority",

@@ -12,6 +12,8 @@ import msgspec
 from inferq.jobs import JobRecord, Result
 from ingress.description.meanings import FIELDS
 
+# What the notifier takes in one message; a test holds it to that.
+MOST_JOB_IDS: Final = 5000
 MOST_KEY: Final = 255
 
 

@@ -35,6 +35,8 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "deadline_ms": "Milliseconds from acceptance after which nobody wants the result: the job then expires. "
         "Absent or null: it waits as long as it takes. Written without fraction or exponent.",
         "priority": "Which queue the job waits in.",
+        "webhook": "A URL that is told of the job's end by a POST: https, and public unless the operator lists its "
+        "host. Absent or null: the API key's own, if it has one.",
     },
     "BatchRequest": {
         "inputs": "The requests. Each is judged by itself: one that is wrong costs the others nothing.",
@@ -76,6 +78,14 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "finished_at": "When it ended; null until then.",
         "timings_ms": "Where its time went; null until it is done.",
         "batch": "The batch that it ran in; null until then, and where no run was needed.",
+        "webhook": "What became of its webhook; absent where there is none.",
+    },
+    "WebhookState": {
+        "state": "Whether it still has to be delivered, is delivered, or is given up.",
+        "attempts": "How often it was tried.",
+        "last_status": "What the receiver answered to the last try; null without an answer.",
+        "last_error": "What was wrong with the last try; null until there was one, and after a delivery.",
+        "next_at": "When it is tried next; null but between two tries.",
     },
     "JobError": {
         "code": "Why, for programs.",

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from inferq.webhooks.signing import NEW_BYTES, spelled
 from tests.cases import CASES, body_of
 from tests.deployment import Deployment
 from tests.described import Described
@@ -31,6 +32,7 @@ async def test_the_ingress_conforms_to_its_description(streams: Deployment, tmp_
         "INFERQ_KEY_RATE": "100000",
         "INFERQ_KEY_JOBS": "100000",
         "INFERQ_QUEUE_LIMIT": "100000",
+        "INFERQ_WEBHOOK_SECRET": spelled(os.urandom(NEW_BYTES)),
     }
     async with serving(streams, **options) as client:
         await eventually(lambda: ready(client), what="readiness")

@@ -157,21 +157,23 @@ async def test_an_event_that_overtakes_the_look_is_not_shown_to_others(
 
 
 async def test_a_record_that_is_gone_ends_the_stream_with_an_error(
-    served: Following, streams: Deployment
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event named error says not_found; who comes back gets the 404."""
-    origin = await created(streams)
-    async with served.client.stream("GET", path_of(origin)) as response:
-        reading = events(response)
-        assert (await anext(reading)).type == "snapshot"
-        for watcher in list(served.feed._watchers[origin.job.job_id]):
-            watcher(None)
-        (last,) = [one async for one in reading]
-    assert (last.type, last.data["code"], last.data["job_id"]) == ("error", "not_found", origin.job.job_id)
-    # It kept the id of the last record.
-    assert last.id == "1"
-    await served.watching(0)
-    assert await served.counts('inferq_event_streams_ended_total{reason="gone"}') == 1
+    async with following(streams, monkeypatch, reconcile_s=0.2) as served:
+        origin = await created(streams)
+        async with served.client.stream("GET", path_of(origin)) as response:
+            reading = events(response)
+            assert (await anext(reading)).type == "snapshot"
+            await streams.redis.delete(streams.names.job(origin.job.job_id))
+            (last,) = [one async for one in reading]
+        assert (last.type, last.data["code"]) == ("error", "not_found")
+        assert last.data["job_id"] == origin.job.job_id
+        # It kept the id of the last record.
+        assert last.id == "1"
+        await served.watching(0)
+        assert await served.counts('inferq_event_streams_ended_total{reason="gone"}') == 1
+        problem(await served.client.get(path_of(origin), headers={"Last-Event-ID": "1"}), 404, "not_found")
 
 
 async def test_who_leaves_is_forgotten_at_once(served: Following, streams: Deployment) -> None:

@@ -158,18 +158,19 @@ async def test_nobody_waits_for_another_keys_job(
 
 
 async def test_a_record_that_goes_while_it_is_waited_for_is_not_found(
-    served: Following, streams: Deployment
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if it had been asked for then."""
-    origin = await created(streams)
-    async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(served.client.get(path_of(origin) + "?wait=60"))
-        await served.watching(1)
-        await streams.redis.delete(streams.names.job(origin.job.job_id))
-        for watcher in list(served.feed._watchers[origin.job.job_id]):
-            watcher(None)
-    problem(asking.result(), 404, "not_found")
-    assert await served.counts('inferq_waits_total{outcome="gone"}') == 1
+    """As if it had been asked for then; a submit has its 202, which promised no more."""
+    async with following(streams, monkeypatch, reconcile_s=0.2) as served:
+        origin = await created(streams)
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(served.client.get(path_of(origin) + "?wait=30", timeout=40.0))
+            submitting = tasks.create_task(submit(served))
+            await served.watching(2)
+            await streams.redis.delete(*await streams.redis.keys(streams.names.job("*")))
+        problem(asking.result(), 404, "not_found")
+        pending(submitting.result(), None)
+        assert await served.counts('inferq_waits_total{outcome="gone"}') == 2
 
 
 async def test_a_submit_waits_for_its_result(served: Following, streams: Deployment) -> None:
