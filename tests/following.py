@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -60,16 +60,18 @@ class Following:
         )
 
     async def raw(
-        self, path: str, *fields: str, method: str = "GET", body: bytes = b"", receive_bytes: int = 0
+        self, path: str, *fields: str, method: str = "GET", body: bytes = b"", deaf: bool = False
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Send a request over a socket of its own, which may have a small buffer to receive in."""
+        """Send a request over a socket of its own; one that is ``deaf`` has a small buffer, and never reads."""
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        if receive_bytes:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        if deaf:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, (LOOPBACK, self.port))
         reader, writer = await asyncio.open_connection(sock=sock)
         self._peers.append(writer)
+        if deaf:
+            cast(asyncio.Transport, writer.transport).pause_reading()
         length = [f"Content-Length: {len(body)}"] if body else []
         head = "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *length, *fields, "", ""])
         writer.write(head.encode() + body)

@@ -1,4 +1,4 @@
-"""The description of what is pushed: AsyncAPI 3.0, from the types of the frames. Pure.
+"""The description of what is pushed: AsyncAPI 3.0, from the types of the frames.
 
 In AsyncAPI's words the services *send* what clients receive. `ADDRESS` stands where the address of the ingress goes,
 which each reader's own request tells.

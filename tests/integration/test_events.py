@@ -11,6 +11,7 @@ import httpx
 import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
+import inferq.server as server_module
 import ingress.__main__ as ingress_main
 import ingress.events as events_module
 from inferq.httplimits import HttpLimits
@@ -245,7 +246,7 @@ async def test_a_client_that_does_not_read_is_cut_off_and_harms_nobody(
     monkeypatch.setattr(ingress_main, "listen", narrow)
     async with following(streams, monkeypatch) as served:
         origin = await created(streams)
-        await served.raw(path_of(origin), receive_bytes=2048)
+        await served.raw(path_of(origin), deaf=True)
         await served.watching(1)
         seen: list[Received] = []
         async with served.client.stream("GET", path_of(origin)) as response:
@@ -270,6 +271,27 @@ async def test_a_client_that_does_not_read_is_cut_off_and_harms_nobody(
         assert numbers == sorted(set(numbers))
         await served.watching(0)
         assert await served.counts(cut) == 1
+
+
+async def test_a_client_without_room_for_a_few_bytes_is_cut_off(
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system sees to it where so little is unsent that no buffer of ours is full."""
+    monkeypatch.setattr(server_module, "UNTAKEN_MS", 1000)
+    monkeypatch.setattr(ingress_main, "listen", narrow)
+    async with following(streams, monkeypatch) as served:
+        origin = await created(streams)
+        await served.raw(path_of(origin), deaf=True)
+        await served.watching(1)
+
+        async def left() -> bool:
+            await streams.store.apply([start(origin), give_back(origin.job.job_id)])
+            assert not any(connection.flow.write_paused for connection in served.connections)
+            return served.feed.watched_jobs == 0
+
+        await eventually(left, 20.0, every_s=0.2, what="the end of the stream")
+        assert await served.counts('inferq_event_streams_ended_total{reason="left"}') == 1
+        assert await served.counts('inferq_http_refused_total{reason="unread"}') == 0
 
 
 async def test_a_stopping_process_ends_streams_whose_clients_come_back(
@@ -301,7 +323,7 @@ async def test_a_stopping_process_does_not_wait_for_who_does_not_read(
     origin = await created(streams)
     loop = asyncio.get_running_loop()
     async with following(streams, monkeypatch) as served:
-        await served.raw(path_of(origin), receive_bytes=2048)
+        await served.raw(path_of(origin), deaf=True)
         await served.watching(1)
 
         def paused() -> bool:
