@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from inferq.apikeys import parse_setting
 from inferq.modelspec import parse as parse_model
+from inferq.origins import parse_origins
 
 
 def integer(low: int, high: int) -> Callable[[str], int]:
@@ -91,4 +92,10 @@ def model(text: str) -> str:
 def api_keys(text: str) -> str:
     """Take API keys, or the name of their file, as they stand."""
     parse_setting(text)
+    return text
+
+
+def origins(text: str) -> str:
+    """Take origins of web pages, as they stand."""
+    parse_origins(text)
     return text

@@ -22,13 +22,12 @@ from inferq.redaction import hidden, redact
 PREFIX = "INFERQ_"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
-FOR_CLIENTS = frozenset({"INFERQ_API_KEY"})
+FOR_CLIENTS = frozenset({"INFERQ_API_KEY", "INFERQ_URL"})
 # What later parts bring. Ignoring them would be worse than refusing: who sets allowed origins counts on them.
 PLANNED = frozenset(
     {
         "INFERQ_ROUTING",
         "INFERQ_SHARDS",
-        "INFERQ_ORIGINS",
         "INFERQ_WEBHOOK_HOSTS",
     }
 )
@@ -52,6 +51,7 @@ class Settings:
     key_rate: int
     key_jobs: int
     event_shards: int
+    origins: str
     model: str
     device: str
     precision: str
@@ -165,6 +165,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="event_shards", default="1", parse=allowed.integer(1, 256), unit="channels",
            help="pub/sub channels that events are spread over, so that a notifier hears only those that it needs; the"
                 " same for all processes"),
+    Option(field="origins", default="", parse=allowed.origins, unit="origins",
+           help="pages from which browsers may open a WebSocket: scheme://host[:port], comma-separated, or * for any;"
+                " empty: the service's own page"),
     Option(field="model", default="builtin", parse=allowed.model, unit="model",
            help="builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>"),
     Option(field="device", default="auto", parse=allowed.choice("auto", "cpu", "cuda"), unit="device",

@@ -11,6 +11,7 @@ from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.errors import Unavailable
+from inferq.feed import Feed
 from inferq.heartbeats import CacheTotals
 from inferq.keyring import KeyRing
 from inferq.ports import LOOPBACK
@@ -22,6 +23,7 @@ from inferq.store import Store
 from inferq.telemetry import Metrics
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
+from ingress.events import Events
 from ingress.idempotency import Idempotency
 from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
 from ingress.jobs import Jobs
@@ -29,6 +31,7 @@ from ingress.quota import Quotas
 from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
+from ingress.waits import Waits
 
 JOIN_WITHIN_S: Final = 5.0
 
@@ -65,16 +68,20 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
+    feed = Feed(store, settings.redis_url)
+    waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
 
     def endpoint(form: Form) -> SubmitEndpoint:
-        return SubmitEndpoint(form, keys, idempotency, counts)
+        return SubmitEndpoint(form, keys, idempotency, waits, counts)
 
     parts = Parts(
         infer=endpoint(Single(submits, stream_url=settings.stream_url)),
         batch=endpoint(Batch(submits, stream_url=settings.stream_url)),
-        jobs=Jobs(store, keys, metrics),
+        jobs=Jobs(store, keys, waits, metrics),
+        events=events,
         stats=stats,
         keys=keys,
+        stream_url=settings.stream_url,
     )
 
     async def checks() -> dict[str, str]:
@@ -92,6 +99,8 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
                 opening,
                 tasks.create_task(_warn(store)),
                 tasks.create_task(keys.watch()),
+                tasks.create_task(feed.run()),
+                tasks.create_task(_dismiss(stopping, waits, events)),
                 tasks.create_task(
                     stats.run(
                         lambda: submits.queued_jobs,
@@ -114,6 +123,13 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         await broker.close()
         await redis.aclose()
     _log.info("ingress.stopped")
+
+
+async def _dismiss(stopping: asyncio.Event, waits: Waits, events: Events) -> None:
+    """When the process stops, answer those who follow jobs: the server waits for open requests to end."""
+    await stopping.wait()
+    waits.close()
+    events.close()
 
 
 async def _joinable(opening: asyncio.Task[None], stopping: asyncio.Event) -> None:

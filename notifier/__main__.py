@@ -1,26 +1,21 @@
 """`python -m notifier`: WebSocket push."""
 
 import asyncio
-from typing import Final
 
 import structlog
-from websockets.asyncio.server import Server
 
 from inferq.background import end, spawn
 from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.keyring import KeyRing
+from inferq.origins import allowed_origins
 from inferq.process import run
 from inferq.redis import connect
 from inferq.server import listen
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
-from notifier.server import RESTART, Notifier
-from notifier.waiters import Waiters
-
-# Past this, clients that neither finish their handshake nor close are dropped with the process.
-CLOSE_WITHIN_S: Final = 5.0
+from notifier.server import Notifier
 
 _log = structlog.get_logger(__name__)
 
@@ -39,34 +34,23 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
             return {"redis": error.detail, "feed": "unknown"}
         return {"redis": "ok", "feed": "ok" if feed.ready else "away"}
 
-    notifier = Notifier(Waiters(feed), keys, Metrics(), checks)
+    origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
+    notifier = Notifier(feed, keys, Metrics(), checks, origins=origins)
     listener = listen(settings.host, settings.notifier_port, setting="INFERQ_NOTIFIER_PORT")
     following: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
-    server: Server | None = None
     try:
-        server = await notifier.serve(listener)
+        await notifier.serve(listener)
         following = spawn(feed.run(), "feed")
         watching = spawn(keys.watch(), "keys")
         _log.info("notifier.listening", host=settings.host, port=settings.notifier_port)
         await stopping.wait()
     finally:
-        if server is not None:
-            await _close(server)
+        await notifier.close()
         listener.close()
         await end(following, watching)
         await redis.aclose()
     _log.info("notifier.stopped")
-
-
-async def _close(server: Server) -> None:
-    """Send the clients away, in bounded time."""
-    server.close(close_connections=True, code=RESTART, reason="the server restarts")
-    try:
-        async with asyncio.timeout(CLOSE_WITHIN_S):
-            await server.wait_closed()
-    except TimeoutError:
-        _log.warning("notifier.clients_left_open")
 
 
 if __name__ == "__main__":

@@ -1,189 +1,196 @@
-"""The WebSocket server: `/ws/jobs/{id}`, and the probes on the same port.
-
-A refusal accepts the connection first and then closes it, so that a browser gets to see the code.
-
-A client that waits for a job costs one task: what it says is dropped as it comes, and its leaving ends the wait.
-"""
+"""The WebSocket server: `/ws`, `/ws/jobs/{id}`, and the probes on the same port."""
 
 import asyncio
 import http
 import re
 import socket
-from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Final
 
-from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
-from websockets.exceptions import ConnectionClosed
-from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
-from websockets.protocol import Event, State
 
+from inferq.apikeys import Caller
+from inferq.background import end
 from inferq.errors import Unauthorized
+from inferq.feed import Feed
 from inferq.keyring import KeyRing, the_one
+from inferq.origins import Origins
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
-from notifier.waiters import UnknownJob, Waiters
+from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN
+from notifier.connection import Connection, Patience
+from notifier.desk import SessionDesk
+from notifier.newcomer import Newcomer
+from notifier.session import Session
 
-# What a client may send in one message; it is dropped.
-MAX_MESSAGE_BYTES: Final = 16 * 1024
-# Of the answers to its pings a client may leave so much unread.
-MAX_UNREAD_BYTES: Final = 64 * 1024
 MAX_SOCKETS: Final = 10_000
-OPEN_TIMEOUT_S: Final = 10.0
-CLOSE_TIMEOUT_S: Final = 2.0
-PING_EVERY_S: Final = 20.0
-
-NO_KEY: Final = 4401
-UNKNOWN_JOB: Final = 4404
-TOO_MANY: Final = 4429
-RESTART: Final = 1012
+MAX_SOCKETS_OF_A_KEY: Final = 1_000
+# Connections that have not asked for a WebSocket yet, or ask for a probe.
+MAX_STRANGERS: Final = 1_000
+# Past this, clients that neither finish their handshake nor close are dropped.
+CLOSE_WITHIN_S: Final = 5.0
+CLOSE_AT_A_TIME: Final = 100
 
 PROBLEM_TYPE: Final = "application/problem+json"
 _NOT_FOUND: Final = b'{"type":"about:blank","title":"No such path","status":404,"code":"not_found"}'
 _JOB_PATH: Final = re.compile(r"/ws/jobs/([0-9a-f]{32})")
 
 
-class Connection(ServerConnection):
-    """A connection whose client is not listened to.
-
-    Data frames are dropped before they are queued, so nothing piles up and reading never pauses: a client that says
-    more than anybody wants to know is still seen when it leaves.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.gone: asyncio.Future[None] = self.loop.create_future()
-
-    def data_received(self, data: bytes) -> None:
-        """Take what came; a close, or what breaks the protocol, ends the wait, and the handler sees to the rest."""
-        super().data_received(data)
-        if self.state is State.CLOSING:
-            self._leave()
-
-    def process_event(self, event: Event) -> None:
-        """Take a frame, unless it is data."""
-        if isinstance(event, Frame):
-            if event.opcode in DATA_OPCODES:
-                return
-            if event.opcode is Opcode.PING and self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-                self.transport.abort()
-        super().process_event(event)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end."""
-        super().connection_lost(exc)
-        self._leave()
-
-    async def close(self, code: int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
-        """Close, unless it has ended: the library closes again behind every handler, which costs as much."""
-        if self.state is not State.CLOSED:
-            await super().close(code, reason)
-
-    def _leave(self) -> None:
-        if not self.gone.done():
-            self.gone.set_result(None)
-
-
 class Notifier:
-    """Serves connections; each waits for one job's end."""
+    """Serves connections: who may connect, to what, and how many.
+
+    ``max_sockets`` is for the process, ``max_of_a_key`` for each API key.
+    """
 
     def __init__(
         self,
-        waiters: Waiters,
+        feed: Feed,
         keys: KeyRing,
         metrics: Metrics,
         checks: Checks,
         *,
+        origins: Origins,
         max_sockets: int = MAX_SOCKETS,
+        max_of_a_key: int = MAX_SOCKETS_OF_A_KEY,
+        patience: Patience | None = None,
     ) -> None:
-        self._waiters, self._keys = waiters, keys
-        self._metrics, self._checks, self._max_sockets = metrics, checks, max_sockets
+        self._keys, self._metrics, self._checks, self._origins = keys, metrics, checks, origins
+        self._max_sockets, self._max_of_a_key = max_sockets, max_of_a_key
+        self._patience = patience or Patience()
+        self.desk = SessionDesk(feed, keys, metrics)
+        self._connections: set[Connection] = set()
         self._sockets = 0
+        self._of_key: dict[str, int] = {}
+        self._answers: set[asyncio.Task[None]] = set()
+        self._listening: asyncio.Server | None = None
+        self._emptied: asyncio.Future[None] | None = None
         self._open = metrics.gauge("sockets", "Open WebSocket connections")
         self._closed = metrics.counter("sockets_closed", "Connections that ended, by close code", "code")
-        self._pushed = metrics.counter("pushes", "Records that were pushed")
 
-    async def serve(self, listener: socket.socket) -> Server:
-        """Start to serve on a socket that listens; the server closes it."""
-        return await serve(
-            self._connection,
-            sock=listener,
-            create_connection=Connection,
-            process_request=self._probe,
-            compression=None,
-            max_size=MAX_MESSAGE_BYTES,
-            open_timeout=OPEN_TIMEOUT_S,
-            close_timeout=CLOSE_TIMEOUT_S,
-            ping_interval=PING_EVERY_S,
-            ping_timeout=PING_EVERY_S,
-            server_header=None,
-        )
+    async def serve(self, listener: socket.socket) -> None:
+        """Start to serve on a socket that listens; `close` closes it."""
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(lambda: Connection(self, self._patience), sock=listener)
 
-    def _probe(
-        self, connection: ServerConnection, request: Request
-    ) -> Response | Awaitable[Response | None] | None:
-        """Answer plain HTTP; None lets the WebSocket handshake go on."""
+    async def close(self) -> None:
+        """Send the clients away, in bounded time: they may come back at once, to another process."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        try:
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                for number, connection in enumerate(tuple(self._connections)):
+                    connection.restart(RESTART, "the server restarts")
+                    if number % CLOSE_AT_A_TIME == 0:
+                        await asyncio.sleep(0)
+                if self._connections:
+                    self._emptied = asyncio.get_running_loop().create_future()
+                    await self._emptied
+        except TimeoutError:
+            for connection in tuple(self._connections):
+                connection.abort()
+        await end(*self._answers)
+        await self.desk.close()
+
+    # What connections tell.
+
+    def made(self, connection: Connection) -> None:
+        """Take a connection; too many that ask for nothing are dropped."""
+        self._connections.add(connection)
+        if len(self._connections) - self._sockets > MAX_STRANGERS:
+            connection.abort()
+
+    def asked(self, connection: Connection, request: Request) -> None:
+        """Answer a probe, or a handshake."""
         path = request.path.partition("?")[0]
         if path == "/healthz":
-            return _response(200, b'{"status":"ok"}')
-        if path == "/readyz":
-            return self._readiness()
-        if path == "/metrics":
-            return _response(200, self._metrics.render(), METRICS_TYPE)
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            return _response(404, _NOT_FOUND, PROBLEM_TYPE)
-        return None
-
-    async def _readiness(self) -> Response | None:
-        status, body = await readiness(self._checks)
-        return _response(status, body)
-
-    async def _connection(self, connection: ServerConnection) -> None:
-        assert isinstance(connection, Connection), "create_connection makes them"
-        self._sockets += 1
-        self._open.set(self._sockets)
-        try:
-            if self._sockets > self._max_sockets:
-                await connection.close(TOO_MANY, "too many connections")
-            else:
-                await self._serve(connection)
-        except ConnectionClosed:
-            pass  # The client went away; nobody is waiting any more.
-        finally:
-            self._sockets -= 1
+            connection.respond(_response(200, b'{"status":"ok"}'))
+        elif path == "/readyz":
+            task = asyncio.create_task(self._readiness(connection), name="readiness")
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+        elif path == "/metrics":
+            connection.respond(_response(200, self._metrics.render(), METRICS_TYPE))
+        elif not request.headers.get_all("Upgrade"):
+            connection.respond(_response(404, _NOT_FOUND, PROBLEM_TYPE))
+        elif self._listening is None:
+            connection.reject(503, "The server restarts.\n")
+        elif connection.accept(request):
+            connection.who = ""
+            self._sockets += 1
             self._open.set(self._sockets)
-            self._closed.labels(str(connection.close_code or 1006)).inc()
+            self._welcome(connection, path, request.headers)
 
-    async def _serve(self, connection: Connection) -> None:
-        assert connection.request is not None, "the handshake is done"
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+        if self._emptied is not None and not self._connections and not self._emptied.done():
+            self._emptied.set_result(None)
+        if connection.who is None:
+            return
+        self._sockets -= 1
+        self._open.set(self._sockets)
+        self._closed.labels(str(connection.code)).inc()
+        if connection.who:
+            left = self._of_key[connection.who] - 1
+            if left:
+                self._of_key[connection.who] = left
+            else:
+                del self._of_key[connection.who]
+
+    # What comes of it.
+
+    async def _readiness(self, connection: Connection) -> None:
+        status, body = await readiness(self._checks)
+        connection.respond(_response(status, body))
+
+    def _welcome(self, connection: Connection, path: str, headers: Headers) -> None:
+        if self._sockets > self._max_sockets:
+            connection.close(TOO_MANY, "too many connections")
+            return
+        if not all(map(self._origins.allow, headers.get_all("Origin"))):
+            connection.close(WRONG_ORIGIN, "this origin is not allowed")
+            return
+        # What is no ASCII is no key; it only has to stay that.
+        given = [
+            (b"authorization", value.encode(errors="replace")) for value in headers.get_all("Authorization")
+        ]
+        if self._keys.keys and not given:
+            connection.peer = Newcomer(connection, path, self._auth)
+            return
         try:
-            caller = self._keys.caller(_authorization(connection.request.headers))
+            caller = self._keys.caller(the_one(given))
         except Unauthorized:
-            await connection.close(NO_KEY, "an API key is needed")
+            connection.close(NO_KEY, "an API key is needed")
             return
-        match = _JOB_PATH.fullmatch(connection.request.path.partition("?")[0])
-        if match is None:
-            await connection.close(UNKNOWN_JOB, "no such job")
-            return
+        self._admit(connection, path, caller)
+
+    def _auth(self, connection: Connection, path: str, key: str) -> None:
         try:
-            record = await self._waiters.final_record(caller, match[1], connection.gone)
-        except UnknownJob:
-            await connection.close(UNKNOWN_JOB, "no such job")
+            caller = self._keys.caller(b"Bearer " + key.encode(errors="replace"))
+        except Unauthorized:
+            connection.close(NO_KEY, "an API key is needed")
             return
-        if record is not None:
-            # In one turn: the library's `send` and `close`, one after the other, cost twice as much.
-            async with connection.send_context():
-                connection.protocol.send_text(record)
-                connection.protocol.send_close(1000)
-                self._pushed.inc()
-        await connection.close(1000)
+        connection.stay()
+        self._admit(connection, path, caller)
 
-
-def _authorization(headers: Headers) -> bytes | None:
-    values = headers.get_all("Authorization")
-    # What is no ASCII is no key; it only has to stay that.
-    return the_one((b"authorization", value.encode(errors="replace")) for value in values)
+    def _admit(self, connection: Connection, path: str, caller: Caller) -> None:
+        if caller.name:
+            count = self._of_key.get(caller.name, 0) + 1
+            self._of_key[caller.name] = count
+            connection.who = caller.name
+            if count > self._max_of_a_key:
+                connection.close(TOO_MANY, "too many connections of this API key")
+                return
+        job = _JOB_PATH.fullmatch(path)
+        if path != "/ws" and job is None:
+            connection.close(UNKNOWN_JOB, "no such job")
+            return
+        session = Session(self.desk, connection, caller, single=job is not None)
+        connection.peer = session
+        self.desk.enter(session)
+        if job is not None:
+            self.desk.await_end(session, job[1])
 
 
 def _response(status: int, body: bytes, media_type: str = "application/json") -> Response:

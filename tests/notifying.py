@@ -6,16 +6,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.asyncio.server import Server
 
 from inferq.background import end, spawn
 from inferq.feed import Feed
 from inferq.keyring import KeyRing
+from inferq.origins import Origins
 from inferq.ports import LOOPBACK, free_port
 from inferq.server import listen
+from inferq.store import Store
 from inferq.telemetry import Metrics
+from notifier.connection import Patience
 from notifier.server import Notifier
-from notifier.waiters import Waiters
 from tests.deployment import Deployment
 from tests.support import eventually
 
@@ -27,7 +28,7 @@ class Running:
     port: int
     feed: Feed
     metrics: Metrics
-    server: Server
+    notifier: Notifier
 
     def url(self, path: str) -> str:
         """URL of a path."""
@@ -44,21 +45,37 @@ class Running:
 
 @asynccontextmanager
 async def notifying(
-    streams: Deployment, *, url: str = "", api_keys: str = "", max_sockets: int = 100
+    streams: Deployment,
+    *,
+    url: str = "",
+    api_keys: str = "",
+    max_sockets: int = 100,
+    max_of_a_key: int = 100,
+    origins: frozenset[str] = frozenset(),
+    patience: Patience | None = None,
+    store: Store | None = None,
 ) -> AsyncIterator[Running]:
     """Run a notifier whose Redis is reached by way of ``url``."""
-    store = streams.store_at(url or streams.redis_url)
+    store = store or streams.store_at(url or streams.redis_url)
     feed, metrics = Feed(store, url or streams.redis_url), Metrics()
     following = spawn(feed.run(), "feed")
-    notifier = Notifier(Waiters(feed), KeyRing(api_keys), metrics, dict, max_sockets=max_sockets)
+    notifier = Notifier(
+        feed,
+        KeyRing(api_keys),
+        metrics,
+        dict,
+        origins=Origins(allowed=origins),
+        max_sockets=max_sockets,
+        max_of_a_key=max_of_a_key,
+        patience=patience,
+    )
     port = free_port()
-    server = await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
+    await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
     try:
         await eventually(lambda: feed.ready, what="the subscription")
-        yield Running(port=port, feed=feed, metrics=metrics, server=server)
+        yield Running(port=port, feed=feed, metrics=metrics, notifier=notifier)
     finally:
-        server.close()
-        await server.wait_closed()
+        await notifier.close()
         await end(following)
 
 

@@ -53,7 +53,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Problem": _PROBLEM,
     "Fault": {
-        "pointer": "JSON pointer to the place in the body; empty for the body as a whole, or a header.",
+        "pointer": "JSON pointer to the place in the body; empty for the body as a whole, a parameter or a header.",
         "detail": "What is allowed there.",
     },
     "JobRecord": {
@@ -103,7 +103,19 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "batchers": "The living batchers, by id.",
         "batches": "What the living batchers have run since they started, summed.",
         "cache": "Lookups of results since the living processes started, summed.",
+        "latency_ms": "Times of the last ten seconds, over all living batchers.",
         "breakers": "Empty: no circuit breakers are built yet.",
+    },
+    "LatencyFigures": {
+        "queue_wait": "From acceptance until a batcher had the job.",
+        "inference": "How long the model took for a batch.",
+        "total": "From acceptance until the result was stored.",
+    },
+    "Percentiles": {
+        "count": "How many times were taken.",
+        "p50": "Half of them are not above this.",
+        "p90": "Nine in ten are not above this.",
+        "p99": "99 in a hundred are not above this.",
     },
     "QueueFigures": {
         "depth": "Jobs that wait.",
@@ -138,6 +150,22 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "CacheTotals": {
         "hits": "Lookups that found a result.",
         "misses": "Lookups that did not.",
+    },
+    "FinalFrame": {
+        "type": "The final state, with `job.` before it.",
+        "job_id": "Names the job.",
+        "seq": "That of the record: with `job_id` it tells a frame that comes again.",
+        "job": "The final record.",
+    },
+    "OpenApi": {
+        "openapi": "The version of OpenAPI that it is written in.",
+        "info": "What is described.",
+        "paths": "The operations, by path and method.",
+    },
+    "AsyncApi": {
+        "asyncapi": "The version of AsyncAPI that it is written in.",
+        "info": "What is described.",
+        "channels": "Where messages come and go.",
     },
     "Readiness": {
         "status": "`ready` when every check is ok.",

@@ -5,13 +5,14 @@ field of an answer is always there, whatever default its type has, unless the ty
 """
 
 import types
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, get_args, get_origin
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
 from inferq.jobs import BIRTHS, JobRecord, Result
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
+from ingress.description.frames import FinalFrame
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
@@ -39,8 +40,25 @@ class Readiness(msgspec.Struct, kw_only=True):
     checks: dict[str, str]
 
 
+class OpenApi(msgspec.Struct, kw_only=True):
+    """Answer to `GET /openapi.json`: the part of OpenAPI that every description has."""
+
+    openapi: Annotated[str, msgspec.Meta(pattern=r"^3\.1\.\d+$")]
+    info: dict[str, Any]
+    paths: dict[str, Any]
+
+
+class AsyncApi(msgspec.Struct, kw_only=True):
+    """Answer to `GET /asyncapi.json`: the part of AsyncAPI that every description has."""
+
+    asyncapi: Annotated[str, msgspec.Meta(pattern=r"^3\.0\.\d+$")]
+    info: dict[str, Any]
+    channels: dict[str, Any]
+
+
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, Health, Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, FinalFrame, OpenApi, AsyncApi, Health,
+    Readiness,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -60,6 +78,8 @@ _PROBLEM: Final[_Rules] = {
     "code": {"pattern": "^[a-z_]+$"},
     "errors": {"minItems": 1},
 }
+_FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
+_IDS: Final = {"items": {"type": "string", "pattern": JOB_ID}}
 _RULES: Final[Mapping[str, _Rules]] = {
     "InferRequest": {"text": {"pattern": NOT_BLANK}},
     "Accepted": _WHERE,
@@ -88,6 +108,17 @@ _RULES: Final[Mapping[str, _Rules]] = {
             for name in ("deadline_at", "started_at", "finished_at")
         },
     },
+    "FinalFrame": _FRAME,
+    "JobFrame": _FRAME,
+    "ErrorFrame": {"job_id": {"pattern": JOB_ID}, "code": {"pattern": "^[a-z_]+$"}},
+    "Subscribe": {
+        "job_ids": _IDS,
+        "after": {
+            "propertyNames": {"pattern": JOB_ID},
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        },
+    },
+    "Unsubscribe": {"job_ids": _IDS},
     "BatchInfo": {"size": {"minimum": 1}},
     "Result": {
         "score": _PROBABILITY,
@@ -97,10 +128,17 @@ _RULES: Final[Mapping[str, _Rules]] = {
 }
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of every type of the API, by name (JSON Schema 2020-12)."""
-    made, answered = _components(REQUESTS), _components(ANSWERS)
-    shortened = {kind.__name__ for kind in ANSWERS if kind.__struct_config__.omit_defaults}
+def schemas(
+    requests: Iterable[type[msgspec.Struct]] = REQUESTS,
+    answers: Sequence[type[msgspec.Struct]] = ANSWERS,
+    fields: Mapping[str, Mapping[str, str]] = FIELDS,
+) -> dict[str, dict[str, Any]]:
+    """Return the schemas of types and of all that they hold, by name (JSON Schema 2020-12); ``fields`` has the words.
+
+    Without arguments these are the types of the API.
+    """
+    made, answered = _components(requests), _components(answers)
+    shortened = {kind.__name__ for kind in answers if kind.__struct_config__.omit_defaults}
     for name, schema in answered.items():
         properties = schema.get("properties", {})
         if properties and name not in shortened:
@@ -113,7 +151,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         schema["description"] = schema["description"].replace("``", "`")
         for field, described in schema.get("properties", {}).items():
             described |= _RULES.get(name, {}).get(field, {})
-            described["description"] = FIELDS.get(name, {}).get(field, "")
+            described["description"] = fields.get(name, {}).get(field, "")
     return dict(sorted(made.items()))
 
 

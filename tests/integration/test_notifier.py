@@ -147,7 +147,7 @@ async def test_what_clients_say_is_passed_over(notifier: Running, streams: Deplo
     other = await created(streams)
     async with notifier.connect(path_of(other)) as socket:
         await notifier.watching(1)
-        await socket.send("x" * 20_000)
+        await socket.send("x" * 300_000)
         assert await close_code(socket) == 1009
     await notifier.watching(0)
 
@@ -176,7 +176,7 @@ async def test_many_pieces_are_too_big_in_sum(notifier: Running, streams: Deploy
     async with notifier.connect(path_of(origin)) as socket:
         await notifier.watching(1)
         with suppress(ConnectionClosed):
-            await socket.send(["x" * 1000] * 100)
+            await socket.send(["x" * 1000] * 300)
         assert await close_code(socket) == 1009
     await notifier.watching(0)
 

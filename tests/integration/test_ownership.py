@@ -2,21 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 from websockets.asyncio.client import connect
 from websockets.datastructures import HeadersLike
 
-from inferq.apikeys import Caller
 from inferq.errors import Unavailable
 from inferq.ports import LOOPBACK, free_port
 from inferq.settings import load
 from inferq.steps import Origin, cancel, start
 from inferq.store import Owned, Store, wall_ms
 from notifier.__main__ import main
-from notifier.waiters import UnknownJob, Waiters
+from notifier.connection import Patience
 from tests.deployment import Deployment, finished
 from tests.notifying import Running, close_code, notifying
 from tests.support import eventually
@@ -47,7 +46,7 @@ def path_of(origin: Origin) -> str:
 @pytest.fixture
 async def notifier(streams: Deployment) -> AsyncIterator[Running]:
     """A notifier that asks for keys."""
-    async with notifying(streams, api_keys=KEYS) as it:
+    async with notifying(streams, api_keys=KEYS, patience=Patience(auth_s=0.5)) as it:
         yield it
 
 
@@ -150,24 +149,24 @@ async def test_another_keys_job_is_as_unknown_as_none(
 
 
 class Interrupted(Store):
-    """A store in which something happens before it answers."""
+    """A store in which something happens before it answers a look."""
 
     before: Callable[[], Awaitable[None]]
 
-    async def owned(self, job_id: str) -> Owned | None:
+    async def owned_many(self, job_ids: Sequence[str]) -> list[Owned | None]:
         """Let it happen, then answer."""
         await self.before()
-        return await super().owned(job_id)
+        return await super().owned_many(job_ids)
 
 
+@pytest.mark.parametrize("path", ["/ws", "/ws/jobs/"])
 @pytest.mark.parametrize("outage", [False, True], ids=["at-once", "after-an-outage"])
 async def test_an_end_in_the_moment_of_asking_is_not_pushed_to_others(
-    streams: Deployment, outage: bool
+    streams: Deployment, outage: bool, path: str
 ) -> None:
     """An event that overtakes the first look, or the only one that Redis answers, shows nobody another key's job."""
-    async with notifying(streams) as notifier:
-        store = Interrupted(streams.redis, streams.names, job_ttl_s=60, result_ttl_s=60)
-        waiters = Waiters(store, notifier.feed)
+    store = Interrupted(streams.redis, streams.names, job_ttl_s=60, result_ttl_s=60)
+    async with notifying(streams, store=store, api_keys=KEYS) as notifier:
         looks = 0
         pending: Origin
 
@@ -185,35 +184,42 @@ async def test_an_end_in_the_moment_of_asking_is_not_pushed_to_others(
                 raise Unavailable("away")
 
         store.before = ends_now
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for caller, status in ((Caller(name="alice"), "cancelled"), (Caller(name="bob"), None)):
+        for key, sees in ((ALICE, True), (BOB, False)):
             pending, looks = await created(streams), 0
-            asking = waiters.final_record(caller, pending.job.job_id, gone)
-            if status is None:
-                with pytest.raises(UnknownJob):
-                    await asking
-            else:
-                record = await asking
-                assert record is not None
-                assert json.loads(record)["status"] == status
+            job_id = pending.job.job_id
+            whole = path if path == "/ws" else path + job_id
+            async with notifier.connect(whole, bearer(key)) as socket:
+                if path == "/ws":
+                    await socket.send(json.dumps({"action": "subscribe", "job_ids": [job_id]}))
+                    async with asyncio.timeout(5.0):
+                        said = json.loads(await socket.recv())
+                    assert (said["type"], said.get("code")) == (
+                        ("snapshot", None) if sees else ("error", "not_found")
+                    )
+                    assert not sees or said["job"]["status"] == "cancelled"
+                elif sees:
+                    async with asyncio.timeout(5.0):
+                        assert json.loads(await socket.recv())["status"] == "cancelled"
+                else:
+                    assert await close_code(socket) == 4404
+            await notifier.watching(0)
 
 
-async def test_who_leaves_during_an_outage_is_forgotten(streams: Deployment) -> None:
+@pytest.mark.parametrize("path", ["/ws", "/ws/jobs/"])
+async def test_who_leaves_during_an_outage_is_forgotten(streams: Deployment, path: str) -> None:
     """Whose job it is cannot be known then, and nobody waits for it any more."""
-    async with notifying(streams) as notifier:
-        store = Interrupted(streams.redis, streams.names, job_ttl_s=60, result_ttl_s=60)
+    store = Interrupted(streams.redis, streams.names, job_ttl_s=60, result_ttl_s=60)
 
-        async def away() -> None:
-            raise Unavailable("away")
+    async def away() -> None:
+        raise Unavailable("away")
 
-        store.before = away
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiters, origin = Waiters(store, notifier.feed), await created(streams)
-        asking = asyncio.create_task(waiters.final_record(Caller(name="alice"), origin.job.job_id, gone))
-        await notifier.watching(1)
-        gone.set_result(None)
-        async with asyncio.timeout(5.0):
-            assert await asking is None
+    store.before = away
+    async with notifying(streams, store=store, api_keys=KEYS) as notifier:
+        job_id = (await created(streams)).job.job_id
+        async with notifier.connect(path if path == "/ws" else path + job_id, bearer(ALICE)) as socket:
+            if path == "/ws":
+                await socket.send(json.dumps({"action": "subscribe", "job_ids": [job_id]}))
+            await notifier.watching(1)
         await notifier.watching(0)
 
 

@@ -1,0 +1,103 @@
+"""What a client hands out: jobs, refusals, records and results. Pure.
+
+All are frozen. A record keeps the JSON that it came as, for those who hand it on.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from inferq.jobs import JobRecord, Status, Timings
+from inferq.sdk.errors import ClientError, JobNotFound, of_record
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted job; ``status`` is that of its acceptance, which is `done` where the answer was known already."""
+
+    job_id: str
+    status: Status
+    status_url: str
+    stream_url: str
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A text of many that did not become a job: its ``index`` among them, and why."""
+
+    index: int
+    error: ClientError
+
+    @property
+    def code(self) -> str:
+        """The stable part of the reason."""
+        return self.error.code
+
+    @property
+    def detail(self) -> str:
+        """The reason, for people."""
+        return self.error.detail
+
+
+class Record(JobRecord, frozen=True, kw_only=True):
+    """A job's record as everybody sees it; ``raw`` is the JSON that it came as."""
+
+    raw: bytes = b""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job came to: the best label, its probability, and the probability of each label.
+
+    ``timings`` say where its time went, in milliseconds; they are None for an answer that was known already.
+    """
+
+    label: str
+    score: float
+    scores: dict[str, float]
+    truncated: bool
+    cached: bool
+    job_id: str
+    timings: Timings | None
+    record: Record
+
+
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{0,99}[A-Za-z0-9_:-]")
+_record_decoder = msgspec.json.Decoder(Record)
+
+
+def decode_record(raw: bytes) -> Record:
+    """Decode a record; raises `msgspec.DecodeError` when it is none."""
+    try:
+        record = _record_decoder.decode(raw)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError("not a record") from error
+    # It is nobody else's yet.
+    msgspec.structs.force_setattr(record, "raw", bytes(raw))
+    return record
+
+
+def result_of(record: Record) -> Result:
+    """Return what a final record holds; raises `JobError` when the job ended without a result."""
+    if record.status is not Status.DONE or record.result is None:
+        raise of_record(record)
+    fields: dict[str, Any] = record.result
+    return Result(
+        label=fields["label"],
+        score=fields["score"],
+        scores=fields["scores"],
+        truncated=fields["truncated"],
+        cached=record.cached,
+        job_id=record.job_id,
+        timings=record.timings_ms,
+        record=record,
+    )
+
+
+def id_of(job: Job | str) -> str:
+    """Return the id of a job that is given as such or by its id; raises `JobNotFound` when it can be none."""
+    job_id = job.job_id if isinstance(job, Job) else job
+    if not isinstance(job_id, str):
+        raise TypeError(f"a job is given as such or by its id, not as {type(job).__name__}")
+    # It becomes part of a path.
+    if not _JOB_ID.fullmatch(job_id):
+        raise JobNotFound("not_found", "this is no id of a job", status=404, job_id=job_id[:100])
+    return job_id

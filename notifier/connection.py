@@ -1,0 +1,327 @@
+"""One WebSocket connection: bytes, frames and deadlines, over the `websockets` library's protocol without its sockets.
+
+The library's own connections have several tasks, futures and queues each. Here an idle client costs one object, its
+parser and one timer; nothing waits for a client, so a slow one stops nobody.
+
+- What is written goes to the system at once. What that does not take is at most one batch; until it has, nothing more
+  is written, and `stalled` tells when it has taken nothing for long.
+- A client that sends much is read in small pieces, and every other turn of the loop, so that it costs itself time.
+- Each phase has a deadline: handshake, key, an answer to a ping, the close.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from notifier.closes import LOST, UNANSWERED
+
+MAX_MESSAGE_BYTES: Final = 256 * 1024
+# Of the answers to its pings a client may leave so much unread.
+MAX_UNREAD_BYTES: Final = 64 * 1024
+STALL_LOOKS: Final = 4
+
+_READ: Final = memoryview(bytearray(16 * 1024))
+_logger: Final = logging.getLogger("websockets.server")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patience:
+    """How long a connection waits for its client, in seconds."""
+
+    open_s: float = 10.0
+    auth_s: float = 5.0
+    ping_every_s: float = 20.0
+    stall_s: float = 10.0
+    close_s: float = 2.0
+
+
+class Peer(Protocol):
+    """Who a connection tells of its client."""
+
+    deaf: bool
+    """Whether it does not want to know what is said."""
+
+    def said(self, message: bytes | None) -> None:
+        """Take a text message; None is a binary one."""
+
+    def writable(self) -> None:
+        """Hear that everything was written."""
+
+    def stalled(self) -> None:
+        """Hear that the client takes nothing."""
+
+    def left(self) -> None:
+        """Hear, once, that nothing more can be sent."""
+
+
+class Host(Protocol):
+    """Who a connection belongs to."""
+
+    def made(self, connection: "Connection") -> None:
+        """Hear of a new one."""
+
+    def asked(self, connection: "Connection", request: Request) -> None:
+        """Answer its request."""
+
+    def lost(self, connection: "Connection") -> None:
+        """Hear of its end."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection of one client; once it is open, ``peer`` is told what happens."""
+
+    __slots__ = (
+        "_binary",
+        "_code",
+        "_heard",
+        "_host",
+        "_loop",
+        "_parts",
+        "_pongs",
+        "_progress_at",
+        "_protocol",
+        "_stall",
+        "_still",
+        "_timer",
+        "_transport",
+        "_unsent",
+        "patience",
+        "paused",
+        "peer",
+        "who",
+    )  # fmt: skip  # names side by side
+
+    def __init__(self, host: Host, patience: Patience) -> None:
+        self._host, self.patience = host, patience
+        self._loop = asyncio.get_running_loop()
+        self._protocol = ServerProtocol(max_size=MAX_MESSAGE_BYTES, logger=_logger)
+        self._transport: asyncio.Transport
+        self.peer: Peer | None = None
+        self.who: str | None = None
+        self.paused = False
+        self._code = 0
+        self._heard = True
+        self._still = False
+        self._pongs = 0
+        self._binary = False
+        self._parts: bytearray | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._unsent = 0
+        self._progress_at = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether messages may be sent."""
+        return self._protocol.state is State.OPEN
+
+    @property
+    def code(self) -> int:
+        """With which code it was closed."""
+        return self._code or LOST
+
+    def accept(self, request: Request) -> bool:
+        """Answer a handshake; say whether it is open now."""
+        self.respond(self._protocol.accept(request))
+        return self.open
+
+    def respond(self, response: Response) -> None:
+        """Answer a request; any answer but an acceptance ends the connection."""
+        if self._protocol.state is not State.CONNECTING or self._protocol.eof_sent:
+            self.abort()
+            return
+        self._protocol.send_response(response)
+        self._send()
+        if self.open:
+            self.due(self.patience.ping_every_s, self._ping)
+        else:
+            self.due(self.patience.close_s, self.abort)
+
+    def reject(self, status: int, text: str) -> None:
+        """Answer a request with an error."""
+        self.respond(self._protocol.reject(status, text))
+
+    def due(self, delay_s: float, what: Callable[[], Any]) -> None:
+        """Have something done at the end of this phase, unless another begins before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, what)
+
+    def stay(self) -> None:
+        """Keep it open from now on, for as long as the client answers pings."""
+        self.due(self.patience.ping_every_s, self._ping)
+
+    def write(self, data: bytes) -> None:
+        """Write messages as they go out."""
+        self._transport.write(data)
+
+    def close(self, code: int, reason: str, last: bytes = b"") -> None:
+        """Close, after a ``last`` message; a client that does not answer is cut off."""
+        if not self.open:
+            return
+        self._code = code
+        self._protocol.send_close(code, reason)
+        self._transport.write(b"".join((last, *self._protocol.data_to_send())))
+        self._closing()
+
+    def restart(self, code: int, reason: str) -> None:
+        """Close, or drop it in bounded time where the handshake is not done."""
+        if self.open:
+            self.close(code, reason)
+        else:
+            self.due(self.patience.close_s, self.abort)
+
+    def abort(self) -> None:
+        """End it at once."""
+        self._transport.abort()
+
+    def hold(self, still: bool) -> None:
+        """Read nothing more for a while, or go on."""
+        if self._still != still and not self._transport.is_closing():
+            self._still = still
+            if still:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # With nothing allowed in the buffer we are told whenever the system did not take all.
+        self._transport.set_write_buffer_limits(high=0)
+        self.due(self.patience.open_s, self.abort)
+        self._host.made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _READ
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
+        was_open = self.open
+        self._protocol.receive_data(bytes(_READ[:nbytes]))
+        events = self._protocol.events_received()
+        self._send()
+        for event in events:
+            if isinstance(event, Frame):
+                self._take(event)
+            elif isinstance(event, Request):
+                self._host.asked(self, event)
+        if was_open and not self.open:
+            self._closing()
+        if nbytes == len(_READ) and not self._still and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def eof_received(self) -> None:
+        self._protocol.receive_eof()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self._unsent = self._transport.get_write_buffer_size()
+        self._progress_at = self._loop.time()
+        self._stall = self._loop.call_later(self.patience.stall_s / STALL_LOOKS, self._look)
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._pongs = 0
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        if self.peer is not None and self.open:
+            self.peer.writable()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._timer, self._stall):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._stall = None
+        self._protocol.receive_eof()
+        self._leave()
+        self._host.lost(self)
+
+    # What comes of it.
+
+    def _take(self, frame: Frame) -> None:
+        match frame.opcode:
+            case Opcode.TEXT | Opcode.BINARY | Opcode.CONT:
+                if self.peer is not None and not self.peer.deaf:
+                    self._assemble(self.peer, frame)
+            case Opcode.PING:
+                self._pongs += self.paused * (len(frame.data) + 2)
+                if self._pongs > MAX_UNREAD_BYTES:
+                    self.abort()
+            case Opcode.CLOSE:
+                assert self._protocol.close_rcvd is not None, "it was received"
+                self._code = self._code or self._protocol.close_rcvd.code
+
+    def _assemble(self, peer: Peer, frame: Frame) -> None:
+        if frame.opcode is not Opcode.CONT:
+            self._binary = frame.opcode is Opcode.BINARY
+            if frame.fin:
+                peer.said(None if self._binary else bytes(frame.data))
+                return
+            self._parts = bytearray()
+        if self._parts is not None:
+            self._parts += frame.data
+            if frame.fin:
+                message, self._parts = bytes(self._parts), None
+                peer.said(None if self._binary else message)
+
+    def _send(self) -> None:
+        """Send what the protocol answers by itself."""
+        for data in self._protocol.data_to_send():
+            if data:
+                self._transport.write(data)
+            else:
+                # uvloop raises RuntimeError where the other side was faster.
+                with suppress(OSError, RuntimeError):
+                    self._transport.write_eof()
+
+    def _closing(self) -> None:
+        """The close is on its way: whoever sent it first, it has to end soon."""
+        sent = self._protocol.close_sent
+        self._code = self._code or (sent.code if sent is not None else 0)
+        self.hold(False)
+        self.due(self.patience.close_s, self.abort)
+        self._leave()
+
+    def _leave(self) -> None:
+        peer, self.peer = self.peer, None
+        self._parts = None
+        if peer is not None:
+            peer.left()
+
+    def _read_on(self) -> None:
+        if not self._still and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _ping(self) -> None:
+        # Of a client that is not read, or that takes nothing, it cannot be known whether it answers.
+        if not self._heard and not self._still and not self.paused:
+            self.close(UNANSWERED, "a ping was not answered")
+            return
+        self._heard = False
+        if not self.paused:
+            self._protocol.send_ping(b"")
+            self._send()
+        self.stay()
+
+    def _look(self) -> None:
+        """See whether the client has taken anything."""
+        unsent, now = self._transport.get_write_buffer_size(), self._loop.time()
+        if unsent < self._unsent:
+            self._unsent, self._progress_at = unsent, now
+        elif now - self._progress_at >= self.patience.stall_s and self.peer is not None:
+            self._stall = None
+            self.peer.stalled()
+            return
+        self._stall = self._loop.call_later(self.patience.stall_s / STALL_LOOKS, self._look)
