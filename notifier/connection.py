@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_binary", "_code", "_heard", "_host", "_loop", "_parts", "_pongs", "_progress_at", "_protocol", "_stall",
-        "_still", "_timer", "_transport", "_unsent", "open", "paused", "patience", "peer", "who",
+        "_still", "_timer", "_transport", "_unsent", "open", "patience", "paused", "peer", "who",
     )  # fmt: skip  # names side by side
 
     def __init__(self, host: Host, patience: Patience) -> None:
@@ -121,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._protocol.send_response(response)
         self._send()
-        self.open = self._protocol.state is State.OPEN
+        self.open = response.status_code == 101
         if self.open:
             self.due(self.patience.ping_every_s, self._ping)
         else:
