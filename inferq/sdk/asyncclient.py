@@ -64,13 +64,13 @@ class AsyncClient:
         timeout_s: float = TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
-        self._url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+        self.url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
         self._key = api_key or os.environ.get(KEY_VARIABLE) or None
         if self._key is not None and not usable(self._key):
             raise ValueError("the API key must have 1 to 255 visible ASCII characters")
         if not timeout_s >= 0 or not 1 <= max_in_flight <= MOST_IN_FLIGHT:
             raise ValueError(f"timeout_s must be 0 or more, and max_in_flight from 1 to {MOST_IN_FLIGHT}")
-        self._http = Http(self._url, key=self._key, connections=max_in_flight + POLLS_AT_ONCE)
+        self._http = Http(self.url, key=self._key, connections=max_in_flight + POLLS_AT_ONCE)
         self._submitting = Submitting(self._http, timeout_s=timeout_s, at_once=max_in_flight)
         self._watching = Watching(self._http, key=self._key)
         self._loop: asyncio.AbstractEventLoop | None = None
