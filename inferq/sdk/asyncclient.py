@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -143,7 +143,11 @@ class AsyncClient:
         """
         self._open()
         options = Options(model=model, deadline_ms=deadline_ms, priority=priority, webhook=webhook)
-        return await self._submitting.many(texts, options, idempotency_key)
+        outcomes = await self._submitting.many(texts, options, idempotency_key)
+        job = next((outcome for outcome in outcomes if isinstance(outcome, Job)), None)
+        if job is not None:
+            self._watching.learn(job.stream_url)
+        return outcomes
 
     async def result(self, job: Job | str, *, timeout_s: float | None = None) -> Result:
         """Wait for a job's end and return its result; the job is one that `submit` returned, or its id.
@@ -183,7 +187,7 @@ class AsyncClient:
         except TimeoutError:
             raise WaitTimeout(f"the text had not been accepted after {timeout_s:g} s") from None
         left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun_s))
-        return await self.result(job, timeout_s=left_s)
+        return result_of(await self._wait(job, left_s, timeout_s))
 
     async def wait(self, job: Job | str, *, timeout_s: float | None = None) -> Record:
         """Wait for a job's end and return its final record, whatever its status.
@@ -194,16 +198,7 @@ class AsyncClient:
             KeyRefused: the API key is missing or wrong.
             Unreachable: neither push nor polling has got an answer for five minutes.
         """
-        job_id, one = id_of(job), One()
-        self._open()
-        self._watching.add(job, job_id, one)
-        try:
-            return await within(timeout_s, one.ended, timeout_s, job_id)
-        finally:
-            self._watching.remove(job_id, one)
-            if one.ended.done() and not one.ended.cancelled():
-                # Looked at, even where a cancellation came with it.
-                one.ended.exception()
+        return await self._wait(job, timeout_s, timeout_s)
 
     async def stream(
         self,
@@ -211,7 +206,7 @@ class AsyncClient:
         *,
         updates: bool = False,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncGenerator[Record, None]:
         """Yield each job's final record as it comes, and with ``updates`` its earlier ones too.
 
         The jobs are taken from ``jobs`` as room comes: at most 10,000 are waited for or not yet read at once, so a
@@ -300,6 +295,18 @@ class AsyncClient:
             return decode_record(response.content)
         except msgspec.DecodeError:
             raise answers.unreadable(response.status_code) from None
+
+    async def _wait(self, job: Job | str, left_s: float | None, timeout_s: float | None) -> Record:
+        job_id, one = id_of(job), One()
+        self._open()
+        self._watching.add(job, job_id, one)
+        try:
+            return await within(left_s, one.ended, timeout_s, job_id)
+        finally:
+            self._watching.remove(job_id, one)
+            if one.ended.done() and not one.ended.cancelled():
+                # Looked at, even where a cancellation came with it.
+                one.ended.exception()
 
     def _open(self) -> Http:
         if self._closed:
