@@ -16,7 +16,8 @@ from inferq.sdk.batches import Options
 from inferq.sdk.errors import AlreadyFinal, ClientClosed, WaitTimeout
 from inferq.sdk.http import REQUEST_TIMEOUT_S, Http, Tries
 from inferq.sdk.polling import POLLS_AT_ONCE
-from inferq.sdk.shapes import Job, Record, Refusal, Result, decode_record, id_of, result_of
+from inferq.sdk.records import Record, decode_record
+from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of
 from inferq.sdk.streaming import One, Stream, within
 from inferq.sdk.submitting import Submitting
 from inferq.sdk.watching import Watching

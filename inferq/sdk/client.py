@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 
 from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient, PriorityName
 from inferq.sdk.loopthread import LoopThread
-from inferq.sdk.shapes import Job, Record, Refusal, Result
+from inferq.sdk.records import Record
+from inferq.sdk.shapes import Job, Refusal, Result
 from inferq.sdk.streaming import within
 
 # Jobs that go to the other thread together.
