@@ -116,7 +116,7 @@ class _Call:
             )
             if refusal.status in answers.OF_THE_KEY:
                 raise refusal
-            if refusal.status in answers.RETRIED:
+            if response.status_code in answers.RETRIED:
                 return refusal, refusal.retry_after_s
             for index in left:
                 self._settle(index, refusal)
@@ -137,6 +137,8 @@ class _Call:
 
 
 async def _batches(texts: Iterable[str] | AsyncIterable[str], options: Options) -> AsyncIterator[list[bytes]]:
+    if isinstance(texts, str):
+        raise TypeError("texts must be several strings, not one")
     fields, batch = options.fields, Batch()
     async for text in each_of(texts):
         body = body_of(text, fields)
