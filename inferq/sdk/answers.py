@@ -3,6 +3,7 @@
 An answer that is none of the API's, such as a proxy's page, becomes an error too, never a crash.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -63,6 +64,7 @@ class _Batch(msgspec.Struct):
 
 
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_PLACE: Final = re.compile(r"^/inputs/\d+")
 _accepted = msgspec.json.Decoder(_Accepted)
 _batch = msgspec.json.Decoder(_Batch)
 _description = msgspec.json.Decoder(_Description)
@@ -105,6 +107,9 @@ def batch(body: bytes, inputs: int, *, retry_after: str | None = None) -> list[J
     outcomes: list[Job | RequestRefused] = []
     for item in items:
         if item.error is not None:
+            # To its caller, an input is no part of a batch.
+            for fault in item.error.errors:
+                fault.pointer = _PLACE.sub("", fault.pointer)
             outcomes.append(_error(item.error, item.error.status, retry_after_s(retry_after), None))
         elif item.job_id is not None:
             outcomes.append(

@@ -43,7 +43,7 @@ class Client:
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self._client = AsyncClient(url, api_key=api_key, timeout_s=timeout_s, max_in_flight=max_in_flight)
-        self._thread = LoopThread("inferq-client")
+        self._thread = LoopThread("inferq-client", self._client.aclose)
 
     def __enter__(self) -> Self:
         return self
@@ -55,13 +55,13 @@ class Client:
 
     def close(self) -> None:
         """Close all connections and end the thread; calls that still wait raise `ClientClosed`."""
-        self._thread.close(self._client.aclose)
+        self._thread.close()
 
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)
         if thread is not None and thread.runs:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-            thread.abandon()
+            thread.close(wait=False)
 
     def check(self) -> None:
         """Make sure that the API is there; raises `Unreachable`, after one try."""

@@ -82,19 +82,23 @@ class Http:
         for_s: float,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
         job_id: str | None = None,
         tries: Tries | None = None,
     ) -> httpx.Response:
-        """Send a request until it succeeds, for ``for_s`` seconds; raises `RequestRefused` or `Unreachable`."""
+        """Send a request until it succeeds, for ``for_s`` seconds; raises `RequestRefused` or `Unreachable`.
+
+        ``timeout_s`` is how long one try may take, where that is not what is left.
+        """
         patience = Patience(for_s, time.monotonic())
         retries = Retries(patience)
         while True:
             error: ClientError
             asked_s = 0.0
-            timeout_s = min(REQUEST_TIMEOUT_S, patience.left_s(time.monotonic()))
+            left_s = min(REQUEST_TIMEOUT_S, patience.left_s(time.monotonic()))
             try:
                 response = await self.send(
-                    method, path, content=content, headers=headers, timeout_s=timeout_s
+                    method, path, content=content, headers=headers, timeout_s=timeout_s or left_s
                 )
             except Unreachable as unreachable:
                 error = unreachable

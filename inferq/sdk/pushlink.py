@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
 from inferq.backoff import Backoff
 from inferq.sdk.fates import Fate, fate_of
@@ -94,11 +94,13 @@ class PushLink:
             ) as socket:
                 self._owner.connected()
                 return await self._talk(socket)
-        except (OSError, TimeoutError):
-            return Fate.AGAIN, None
-        except (WebSocketException, ValueError):
-            # Whoever answered there speaks something else.
+        except InvalidStatus as error:
+            # A proxy says 5xx while the notifier starts again; any other answer will stay the same for a while.
+            return (Fate.AGAIN if error.response.status_code >= 500 else Fate.LATER), None
+        except InvalidURI:
             return Fate.LATER, None
+        except (OSError, TimeoutError, WebSocketException):
+            return Fate.AGAIN, None
 
     async def _talk(self, socket: ClientConnection) -> tuple[Fate, int | None]:
         """Speak and listen until the socket ends."""
@@ -112,7 +114,7 @@ class PushLink:
             return Fate.LATER, None
         finally:
             speaking.cancel()
-            await asyncio.wait([speaking])
+            await asyncio.gather(speaking, return_exceptions=True)
 
     async def _speak(self, socket: ClientConnection) -> None:
         try:

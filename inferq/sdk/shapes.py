@@ -4,12 +4,13 @@ All are frozen. A record keeps the JSON that it came as, for those who hand it o
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from inferq import jobs
 from inferq.jobs import JobRecord, Status, Timings
-from inferq.sdk.errors import ClientError, JobNotFound, of_record
+from inferq.sdk.errors import ClientError, JobFailed, JobNotFound, of_record
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,14 +78,17 @@ def decode_record(raw: bytes) -> Record:
 
 def result_of(record: Record) -> Result:
     """Return what a final record holds; raises `JobError` when the job ended without a result."""
-    if record.status is not Status.DONE or record.result is None:
+    if record.status is not Status.DONE:
         raise of_record(record)
-    fields: dict[str, Any] = record.result
+    try:
+        found = msgspec.convert(record.result, jobs.Result)
+    except msgspec.ValidationError:
+        raise JobFailed("no_result", "the record holds no classification", record=record) from None
     return Result(
-        label=fields["label"],
-        score=fields["score"],
-        scores=fields["scores"],
-        truncated=fields["truncated"],
+        label=found.label,
+        score=found.score,
+        scores=found.scores,
+        truncated=found.truncated,
         cached=record.cached,
         job_id=record.job_id,
         timings=record.timings_ms,

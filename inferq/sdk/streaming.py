@@ -21,8 +21,8 @@ MOST_MISSING: Final = 100
 class Stream:
     """Waits for jobs that are added, until `finish` says that no more will be."""
 
-    def __init__(self, watching: Watching, *, updates: bool, window: int = WINDOW) -> None:
-        self._watching, self.updates, self._window = watching, updates, window
+    def __init__(self, watching: Watching, *, updates: bool) -> None:
+        self._watching, self.updates, self._window = watching, updates, WINDOW
         self._waiting: set[str] = set()
         self._ready: dict[str, Record] = {}
         # Final records that nobody has taken; an update is one of a job that is still waited for.

@@ -59,7 +59,7 @@ class Submitting:
                     call = _Call(self._http, bodies, outcomes, patience, key, number)
                     group.create_task(call.run()).add_done_callback(lambda _: self._batch_slots.release())
                     number += 1
-        except* ClientError as errors:
+        except BaseExceptionGroup as errors:
             raise first_of(errors) from None
         return [outcome for outcome in outcomes if outcome is not None]
 
@@ -123,7 +123,7 @@ class _Call:
             )
             if refusal.status in answers.OF_THE_KEY:
                 raise refusal
-            if refusal.status in answers.RETRIED:
+            if response.status_code in answers.RETRIED:
                 return refusal, refusal.retry_after_s
             for index in left:
                 self._settle(index, refusal)
@@ -144,6 +144,8 @@ class _Call:
 
 
 async def _batches(texts: Iterable[str] | AsyncIterable[str], options: Options) -> AsyncIterator[list[bytes]]:
+    if isinstance(texts, str):
+        raise TypeError("texts must be several strings, not one")
     fields, batch = options.fields, Batch()
     async for text in each_of(texts):
         body = body_of(text, fields)

@@ -96,7 +96,7 @@ class Watching:
         if not self._watchers:
             self._polling.answered()
         if not self._tasks:
-            self._start(now_s)
+            self._start()
         self._watchers[job_id] = {watcher}
         self._list.add(job_id, now_s)
         self._wake()
@@ -114,6 +114,8 @@ class Watching:
         """Take note of where the deployment pushes."""
         url = socket_url(stream_url)
         if url is not None and may_carry(self._key, api_secure=self._http.secure, url=url):
+            if self._url is None:
+                self._hope()
             self._url = url
             self._learned.set()
 
@@ -229,13 +231,16 @@ class Watching:
                 watcher.failed(job_id, make())
         self._wake()
 
-    def _start(self, now_s: float) -> None:
-        self._hopeful = True
-        self._list.connecting(now_s)
+    def _start(self) -> None:
+        self._hope()
         for work, name in ((self._link.run(), "inferq-push"), (self._polling.run(), "inferq-polls")):
             task = asyncio.create_task(work, name=name)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
+
+    def _hope(self) -> None:
+        self._hopeful = True
+        self._list.connecting(time.monotonic())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
