@@ -113,7 +113,8 @@ async def one_arm(name: str, load: Load) -> Arm:
         subscribed_s = 0.0
         if deaf is not None:
             too_slow = await _too_slow(ours, load.deaf)
-            state = state or await deaf.hear(State, within_s=2 * WITHIN_S)
+            if state is None:
+                state = await deaf.hear(State, within_s=2 * WITHIN_S)
             subscribed_s = state.seconds
             deaf.tell(deafsockets.Tell(do="drain", within_s=CLOSED_WITHIN_S))
             ended = (await deaf.hear(State, within_s=WITHIN_S)).closed
