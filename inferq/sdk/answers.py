@@ -3,6 +3,7 @@
 An answer that is none of the API's, such as a proxy's page, becomes an error too, never a crash.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -48,13 +49,25 @@ class _Item(msgspec.Struct):
     error: _Problem | None = None
 
 
+class _Server(msgspec.Struct):
+    host: str = ""
+    protocol: str = ""
+    pathname: str = ""
+
+
+class _Description(msgspec.Struct):
+    servers: dict[str, _Server] = {}
+
+
 class _Batch(msgspec.Struct):
     jobs: list[_Item]
 
 
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_PLACE: Final = re.compile(r"^/inputs/\d+")
 _accepted = msgspec.json.Decoder(_Accepted)
 _batch = msgspec.json.Decoder(_Batch)
+_description = msgspec.json.Decoder(_Description)
 _problem = msgspec.json.Decoder(_Problem)
 
 
@@ -94,6 +107,9 @@ def batch(body: bytes, inputs: int, *, retry_after: str | None = None) -> list[J
     outcomes: list[Job | RequestRefused] = []
     for item in items:
         if item.error is not None:
+            # To its caller, an input is no part of a batch.
+            for fault in item.error.errors:
+                fault.pointer = _PLACE.sub("", fault.pointer)
             outcomes.append(_error(item.error, item.error.status, retry_after_s(retry_after), None))
         elif item.job_id is not None:
             outcomes.append(
@@ -107,6 +123,18 @@ def batch(body: bytes, inputs: int, *, retry_after: str | None = None) -> list[J
         else:
             return None
     return outcomes
+
+
+def pushes_at(body: bytes) -> str | None:
+    """Return where the first WebSocket server of an AsyncAPI description is; None when it names none."""
+    try:
+        servers = _description.decode(body).servers
+    except _UNREADABLE:
+        return None
+    for server in servers.values():
+        if server.protocol in {"ws", "wss"} and server.host:
+            return f"{server.protocol}://{server.host}{server.pathname.rstrip('/')}"
+    return None
 
 
 def unreadable(status: int) -> RequestRefused:

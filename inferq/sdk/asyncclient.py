@@ -3,25 +3,30 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from inferq.backoff import Backoff
+from inferq.apikeys import usable
+from inferq.jobs import Status
 from inferq.sdk import answers
 from inferq.sdk.batches import Options
-from inferq.sdk.errors import ClientClosed, Unreachable, WaitTimeout
-from inferq.sdk.http import Http
+from inferq.sdk.errors import AlreadyFinal, ClientClosed, WaitTimeout
+from inferq.sdk.http import REQUEST_TIMEOUT_S, Http, Tries
+from inferq.sdk.polling import POLLS_AT_ONCE
 from inferq.sdk.shapes import Job, Record, Refusal, Result, decode_record, id_of, result_of
-from inferq.sdk.submitting import Submitting, each_of
+from inferq.sdk.streaming import One, Stream, within
+from inferq.sdk.submitting import Submitting
+from inferq.sdk.watching import Watching
 
 URL_VARIABLE: Final = "INFERQ_URL"
 KEY_VARIABLE: Final = "INFERQ_API_KEY"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 60.0
 MAX_IN_FLIGHT: Final = 64
+MOST_IN_FLIGHT: Final = 1024
 # A read is tried again only because a connection may have ended unnoticed.
 _READ_FOR_S: Final = 1.0
 
@@ -61,9 +66,14 @@ class AsyncClient:
     ) -> None:
         self._url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
         self._key = api_key or os.environ.get(KEY_VARIABLE) or None
-        self._timeout_s = timeout_s
-        self._http = Http(self._url, key=self._key, connections=max_in_flight)
+        if self._key is not None and not usable(self._key):
+            raise ValueError("the API key must have 1 to 255 visible ASCII characters")
+        if not timeout_s >= 0 or not 1 <= max_in_flight <= MOST_IN_FLIGHT:
+            raise ValueError(f"timeout_s must be 0 or more, and max_in_flight from 1 to {MOST_IN_FLIGHT}")
+        self._http = Http(self._url, key=self._key, connections=max_in_flight + POLLS_AT_ONCE)
         self._submitting = Submitting(self._http, timeout_s=timeout_s, at_once=max_in_flight)
+        self._watching = Watching(self._http, key=self._key)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -78,6 +88,7 @@ class AsyncClient:
         """Close the WebSocket and all connections; calls that still wait raise `ClientClosed`."""
         if not self._closed:
             self._closed = True
+            await self._watching.close()
             await self._http.close()
 
     async def check(self) -> None:
@@ -107,7 +118,9 @@ class AsyncClient:
         """
         self._open()
         options = Options(model=model, deadline_ms=deadline_ms, priority=priority, webhook=webhook)
-        return await self._submitting.one(text, options, idempotency_key)
+        job = await self._submitting.one(text, options, idempotency_key)
+        self._watching.learn(job.stream_url)
+        return job
 
     async def submit_many(
         self,
@@ -181,12 +194,16 @@ class AsyncClient:
             KeyRefused: the API key is missing or wrong.
             Unreachable: neither push nor polling has got an answer for five minutes.
         """
+        job_id, one = id_of(job), One()
         self._open()
+        self._watching.add(job, job_id, one)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._polled(id_of(job))
-        except TimeoutError:
-            raise WaitTimeout(f"the job had not ended after {timeout_s:g} s", job_id=id_of(job)) from None
+            return await within(timeout_s, one.ended, timeout_s, job_id)
+        finally:
+            self._watching.remove(job_id, one)
+            if one.ended.done() and not one.ended.cancelled():
+                # Looked at, even where a cancellation came with it.
+                one.ended.exception()
 
     async def stream(
         self,
@@ -206,9 +223,34 @@ class AsyncClient:
             WaitTimeout: ``timeout_s`` have passed since the first step; what had come before was yielded.
             KeyRefused, Unreachable: as `wait`.
         """
+        begun_s = time.monotonic()
+        stream = await self.make_stream(updates=updates)
+        feeding: asyncio.Task[None] | None = None
+        given: Iterator[Job | str] = iter(())
+        if isinstance(jobs, AsyncIterable):
+            feeding = asyncio.create_task(stream.feed(jobs), name="inferq-feed")
+        else:
+            given = iter(jobs)
+        try:
+            more = feeding is None
+            while True:
+                more = more and stream.fill(given)
+                left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun_s))
+                records = await within(left_s, stream.take(), timeout_s)
+                if not records:
+                    return
+                for record in records:
+                    yield record
+        finally:
+            stream.close()
+            if feeding is not None:
+                feeding.cancel()
+                await asyncio.wait([feeding])
+
+    async def make_stream(self, *, updates: bool) -> Stream:
+        """Return the stream that `stream` reads from, for those who feed it by themselves."""
         self._open()
-        async for job in each_of(jobs):
-            yield await self.wait(job, timeout_s=timeout_s)
+        return Stream(self._watching, updates=updates)
 
     async def record(self, job: Job | str) -> Record:
         """Return a job's record as it is now.
@@ -227,37 +269,44 @@ class AsyncClient:
             JobNotFound: no such job, or another key's, or its record has expired.
             ServiceRefused, Unreachable: it is not known whether it was cancelled.
         """
-        return await self._record("DELETE", id_of(job))
+        job_id, tries = id_of(job), Tries()
+        try:
+            return await self._record("DELETE", job_id, tries)
+        except AlreadyFinal:
+            if not tries.unknown:
+                raise
+            # The try whose answer was lost may have been the one that did it.
+            record = await self.record(job_id)
+            if record.status is Status.CANCELLED:
+                return record
+            raise
 
     async def stats(self) -> dict[str, Any]:
         """Return the deployment's statistics, as `GET /v1/stats` has them; raises as `record`."""
-        response = await self._open().insist("GET", "/v1/stats", for_s=_READ_FOR_S)
+        response = await self._open().insist(
+            "GET", "/v1/stats", for_s=_READ_FOR_S, timeout_s=REQUEST_TIMEOUT_S
+        )
         try:
             return msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.DecodeError:
             raise answers.unreadable(response.status_code) from None
 
-    async def _record(self, method: str, job_id: str) -> Record:
+    async def _record(self, method: str, job_id: str, tries: Tries | None = None) -> Record:
         path = f"/v1/jobs/{job_id}"
-        response = await self._open().insist(method, path, for_s=_READ_FOR_S, job_id=job_id)
+        response = await self._open().insist(
+            method, path, for_s=_READ_FOR_S, timeout_s=REQUEST_TIMEOUT_S, job_id=job_id, tries=tries
+        )
         try:
             return decode_record(response.content)
         except msgspec.DecodeError:
             raise answers.unreadable(response.status_code) from None
 
-    async def _polled(self, job_id: str) -> Record:
-        backoff = Backoff(first_s=0.1, most_s=1.0)
-        while True:
-            try:
-                record = await self.record(job_id)
-            except Unreachable:
-                pass
-            else:
-                if record.final:
-                    return record
-            await asyncio.sleep(backoff.next_s())
-
     def _open(self) -> Http:
         if self._closed:
             raise ClientClosed
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise ClientClosed("the client belongs to another event loop: make one for each")
         return self._http

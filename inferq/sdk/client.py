@@ -1,12 +1,18 @@
 """`inferq.Client`: the client for code without an event loop."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+import time
+import warnings
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient, PriorityName
 from inferq.sdk.loopthread import LoopThread
 from inferq.sdk.shapes import Job, Record, Refusal, Result
+from inferq.sdk.streaming import within
+
+# Jobs that go to the other thread together.
+_AT_ONCE: Final = 1_000
 
 
 class Client:
@@ -51,6 +57,12 @@ class Client:
         """Close all connections and end the thread; calls that still wait raise `ClientClosed`."""
         self._thread.close(self._client.aclose)
 
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)
+        if thread is not None and thread.runs:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            thread.abandon()
+
     def check(self) -> None:
         """Make sure that the API is there; raises `Unreachable`, after one try."""
         self._thread.call(self._client.check())
@@ -90,7 +102,8 @@ class Client:
         """Submit texts; for each in order its job or why it became none; see `AsyncClient.submit_many`."""
         return self._thread.call(
             self._client.submit_many(
-                texts,
+                # Here, since what they come from may use this client.
+                list(texts),
                 model=model,
                 deadline_ms=deadline_ms,
                 priority=priority,
@@ -134,9 +147,30 @@ class Client:
     def stream(
         self, jobs: Iterable[Job | str], *, updates: bool = False, timeout_s: float | None = None
     ) -> Iterator[Record]:
-        """Yield each job's final record as it comes; see `AsyncClient.stream`."""
-        records: AsyncIterator[Record] = self._client.stream(jobs, updates=updates, timeout_s=timeout_s)
-        yield from self._thread.iterate(records)
+        """Yield each job's final record as it comes; see `AsyncClient.stream`.
+
+        The jobs are taken from ``jobs`` on the caller's thread, so they may come from a generator that submits.
+        """
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        stream = self._thread.call(self._client.make_stream(updates=updates))
+        try:
+            given, more = iter(jobs), True
+            while True:
+                room = min(stream.room, _AT_ONCE)
+                taken: list[Job | str] = []
+                # What has come is not kept waiting by jobs that are slow to come.
+                while more and len(taken) < room and not stream.ready:
+                    job = next(given, None)
+                    more = job is not None
+                    taken += [] if job is None else [job]
+                step = stream.step(taken, finish=not more, wait=not more or room <= 0)
+                left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+                records = self._thread.call(within(left_s, step, timeout_s))
+                if not records and not more:
+                    return
+                yield from records
+        finally:
+            self._thread.post(stream.close)
 
     def record(self, job: Job | str) -> Record:
         """Return a job's record as it is now; see `AsyncClient.record`."""

@@ -3,19 +3,27 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
 
 from inferq.sdk import answers
-from inferq.sdk.errors import ClientError, RequestRefused, Unreachable
+from inferq.sdk.errors import ClientClosed, ClientError, RequestRefused, Unreachable
 from inferq.sdk.patience import Patience, Retries
 from inferq.settings import LOOPBACK
 
 REQUEST_TIMEOUT_S: Final = 10.0
 # A try at the end of one's patience gets at least this long.
 _LEAST_TIMEOUT_S: Final = 1.0
+
+
+@dataclass(kw_only=True)
+class Tries:
+    """What a request's tries came to; ``unknown`` says that the answer to one was lost."""
+
+    unknown: bool = False
 
 
 class Http:
@@ -43,6 +51,7 @@ class Http:
             # A proxy of the environment cannot reach this machine's loopback.
             trust_env=parts.hostname not in LOOPBACK,
         )
+        self._closed = False
 
     async def send(
         self,
@@ -53,12 +62,16 @@ class Http:
         headers: Mapping[str, str] | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> httpx.Response:
-        """Send a request once and return its answer, whatever it is; raises `Unreachable`."""
+        """Send a request once and return its answer, whatever it is; raises `Unreachable` or `ClientClosed`."""
+        if self._closed:
+            raise ClientClosed
         try:
             return await self._client.request(
                 method, path, content=content, headers=headers, timeout=max(timeout_s, _LEAST_TIMEOUT_S)
             )
         except httpx.HTTPError as error:
+            if self._closed:
+                raise ClientClosed from None
             raise Unreachable(f"{self.shown} does not answer ({type(error).__name__})") from error
 
     async def insist(
@@ -69,21 +82,28 @@ class Http:
         for_s: float,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
         job_id: str | None = None,
+        tries: Tries | None = None,
     ) -> httpx.Response:
-        """Send a request until it succeeds, for ``for_s`` seconds; raises `RequestRefused` or `Unreachable`."""
+        """Send a request until it succeeds, for ``for_s`` seconds; raises `RequestRefused` or `Unreachable`.
+
+        ``timeout_s`` is how long one try may take, where that is not what is left.
+        """
         patience = Patience(for_s, time.monotonic())
         retries = Retries(patience)
         while True:
             error: ClientError
             asked_s = 0.0
-            timeout_s = min(REQUEST_TIMEOUT_S, patience.left_s(time.monotonic()))
+            left_s = min(REQUEST_TIMEOUT_S, patience.left_s(time.monotonic()))
             try:
                 response = await self.send(
-                    method, path, content=content, headers=headers, timeout_s=timeout_s
+                    method, path, content=content, headers=headers, timeout_s=timeout_s or left_s
                 )
             except Unreachable as unreachable:
                 error = unreachable
+                if tries is not None:
+                    tries.unknown = True
             else:
                 if response.is_success:
                     return response
@@ -97,7 +117,8 @@ class Http:
             await asyncio.sleep(wait_s)
 
     async def close(self) -> None:
-        """End every connection."""
+        """End every connection; whoever waits for an answer is told that the client is closed."""
+        self._closed = True
         await self._client.aclose()
 
 

@@ -5,7 +5,7 @@ The thread starts with the first call. It is a daemon: a program that forgets to
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -32,6 +32,8 @@ class LoopThread:
             ClientClosed: the thread was closed, before or meanwhile.
         """
         try:
+            if threading.current_thread() is self._thread:
+                raise RuntimeError("a blocking client cannot be called from its own thread")
             with self._guard:
                 future = asyncio.run_coroutine_threadsafe(work, self._running())
         except BaseException:
@@ -45,18 +47,11 @@ class LoopThread:
             future.cancel()
             raise
 
-    def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
-        """Iterate over what an asynchronous iterator yields; it is closed at the end."""
-        try:
-            while True:
-                try:
-                    item = self.call(_next(items))
-                except StopAsyncIteration:
-                    return
-                yield item
-        finally:
-            with suppress(ClientClosed):
-                self.call(_close(items))
+    def post(self, action: Callable[[], None]) -> None:
+        """Have something done on the loop, without waiting for it; whoever is closed already has nothing to do."""
+        with suppress(RuntimeError):
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(action)
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
         """Run one thing more, cancel what still runs, and end the thread; does nothing the second time."""
@@ -93,14 +88,6 @@ class LoopThread:
         return self._loop
 
 
-async def _next(items: AsyncIterator[_T]) -> _T:
-    return await anext(items)
-
-
-async def _close(items: Any) -> None:
-    await items.aclose()
-
-
 async def _end(last: Callable[[], Awaitable[None]]) -> None:
     try:
         await last()
@@ -109,4 +96,6 @@ async def _end(last: Callable[[], Awaitable[None]]) -> None:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.get_running_loop().shutdown_asyncgens()
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_asyncgens()
+        await loop.shutdown_default_executor()

@@ -3,12 +3,13 @@
 All are frozen. A record keeps the JSON that it came as, for those who hand it on.
 """
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 
 from inferq.jobs import JobRecord, Status, Timings
-from inferq.sdk.errors import ClientError, of_record
+from inferq.sdk.errors import ClientError, JobNotFound, of_record
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     record: Record
 
 
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{0,99}[A-Za-z0-9_:-]")
 _record_decoder = msgspec.json.Decoder(Record)
 
 
@@ -91,5 +93,11 @@ def result_of(record: Record) -> Result:
 
 
 def id_of(job: Job | str) -> str:
-    """Return the id of a job that is given as such or by its id."""
-    return job if isinstance(job, str) else job.job_id
+    """Return the id of a job that is given as such or by its id; raises `JobNotFound` when it can be none."""
+    job_id = job.job_id if isinstance(job, Job) else job
+    if not isinstance(job_id, str):
+        raise TypeError(f"a job is given as such or by its id, not as {type(job).__name__}")
+    # It becomes part of a path.
+    if not _JOB_ID.fullmatch(job_id):
+        raise JobNotFound("not_found", "this is no id of a job", status=404, job_id=job_id[:100])
+    return job_id

@@ -59,7 +59,7 @@ class Submitting:
                     call = _Call(self._http, bodies, outcomes, patience, key, number)
                     group.create_task(call.run()).add_done_callback(lambda _: self._batch_slots.release())
                     number += 1
-        except* ClientError as errors:
+        except BaseExceptionGroup as errors:
             raise first_of(errors) from None
         return [outcome for outcome in outcomes if outcome is not None]
 
