@@ -85,6 +85,7 @@ class Feed:
         self._confirms: dict[str, asyncio.Future[Any]] = {}
         self._link: Subscription | None = None
         self._generation = 0
+        self._odd_in = 0
         self._ready = asyncio.Event()
 
     @property
@@ -223,7 +224,10 @@ class Feed:
         try:
             event = decode_event(payload)
         except Undecodable as error:
-            _log.warning("feed.undecodable", error=error.reason)
+            if self._odd_in != generation:
+                # Once a link: where another version announces, all that it says is like this.
+                self._odd_in = generation
+                _log.warning("feed.undecodable", error=error.reason)
             return
         self._tell(self._watched.announced(event), event)
 

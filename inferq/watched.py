@@ -25,7 +25,7 @@ _FINAL_TYPES: Final = frozenset(f"job.{status}" for status in FINAL)
 
 
 class Job:
-    """A job that is watched: the last `seq` that was told or is known, whether it is final, since when it is missed."""
+    """A job that is watched: the `seq` told last or known, whether that is final, since when it is missed."""
 
     __slots__ = ("ended", "job_id", "missed_s", "seq", "watches")
 
