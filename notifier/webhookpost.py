@@ -93,7 +93,7 @@ class Poster:
 def _is_tls(error: BaseException | None) -> bool:
     """Say whether TLS failed: what did stands behind the errors of two libraries."""
     while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__
+        error = error.__cause__ or error.__context__
     return error is not None
 
 
