@@ -78,8 +78,7 @@ class Poster:
         except LookupFailed:
             return Tried(outcome=Outcome.DNS)
         except (httpcore.ConnectError, ssl.SSLError) as error:
-            secure = isinstance(error, ssl.SSLError) or isinstance(error.__cause__, ssl.SSLError)
-            return Tried(outcome=Outcome.TLS if secure else Outcome.CONNECT)
+            return Tried(outcome=Outcome.TLS if _is_tls(error) else Outcome.CONNECT)
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError):
             return Tried(outcome=Outcome.PROTOCOL)
         await _drain(response)
@@ -89,6 +88,13 @@ class Poster:
     async def close(self) -> None:
         """End all connections."""
         await self._pool.aclose()
+
+
+def _is_tls(error: BaseException | None) -> bool:
+    """Say whether TLS failed: what did stands behind the errors of two libraries."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 async def _drain(response: httpcore.Response) -> None:

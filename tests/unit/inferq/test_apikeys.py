@@ -44,6 +44,11 @@ def entry(name: str, key: str, **changes: object) -> Entry:
         (f"a:{KEY}:rate=5:jobs=0:admin", (entry("a", KEY, admin=True, rate_per_s=5, jobs=0),)),
         (f"a:{KEY}:jobs=10000000:rate=1000000", (entry("a", KEY, rate_per_s=1_000_000, jobs=10_000_000),)),
         (f"a:sha256={HASH}", (entry("a", "x" * 20),)),
+        (f"a:{KEY}:webhook=https://h:1/x?a:b", (entry("a", KEY, webhook="https://h:1/x?a:b"),)),
+        (
+            f"a:{KEY}:jobs=1:webhook=http://h/:admin,b:{OTHER}",
+            (entry("a", KEY, jobs=1, webhook="http://h/:admin"), entry("b", OTHER)),
+        ),
         (f"a:sha256={HASH.upper()}:admin", (entry("a", "x" * 20, admin=True),)),
         (f"{'N' * 64}:{'k' * 16}", (entry("N" * 64, "k" * 16),)),
         (f"a-b_c.9:{'k' * 255}", (entry("a-b_c.9", "k" * 255),)),
@@ -81,6 +86,11 @@ def test_a_setting_is_read(text: str, entries: tuple[Entry, ...]) -> None:
             "entry 1 has something behind its key that is not admin, rate=N, jobs=N or, at the end",
         ),
         (f"a:{KEY}:", "entry 1 has something behind its key"),
+        (f"a:{KEY}:webhook=", "entry 1 has a wrong webhook: it must be a URL of 1 to 2000 characters"),
+        (
+            f"a:{KEY}:webhook=https://u:S3CRET@h/",
+            "entry 1 has a wrong webhook: it must hold no user or password",
+        ),
         (f"a:{KEY}:{OTHER}", "entry 1 has something behind its key"),
         (f"a:{KEY}:admin=1", "entry 1 has something behind its key"),
         (f"a:{KEY}:rate", "entry 1 has a wrong rate: it takes a whole number from 0 to 1000000"),
