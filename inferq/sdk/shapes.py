@@ -11,7 +11,7 @@ import msgspec
 from inferq import jobs
 from inferq.jobs import Status, Timings
 from inferq.sdk.errors import ClientError, JobFailed, JobNotFound, of_record
-from inferq.sdk.records import Record as Record  # one of the shapes, too
+from inferq.sdk.records import Record
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
