@@ -72,7 +72,8 @@ def numbered(count: int) -> list[Asked]:
 
 async def test_results_are_those_of_their_texts_and_in_order(api: FakeApi) -> None:
     """Jobs end in any order, over many requests; each line is the record of the job that its text became."""
-    draw, texts = random.Random(1), {}
+    draw = random.Random(1)
+    texts: dict[str, str] = {}
 
     async def shuffled(socket: ServerConnection, message: dict[str, Any]) -> None:
         for job_id in draw.sample(message.get("job_ids", []), len(message.get("job_ids", []))):
