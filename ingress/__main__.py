@@ -21,6 +21,8 @@ from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
+from inferq.webhooks.outbox import Outbox
+from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
 from ingress.events import Events
@@ -32,6 +34,7 @@ from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
 from ingress.waits import Waits
+from ingress.webhookdoor import WebhookDoor
 
 JOIN_WITHIN_S: Final = 5.0
 
@@ -63,12 +66,13 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         metrics,
         Quotas(redis, settings.names),
         cache=cache,
+        webhooks=WebhookDoor(Policy.of(settings), Outbox(redis, settings.names)),
         limit_jobs=settings.queue_limit,
         rates=lambda: stats.rates,
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
-    feed = Feed(store, settings.redis_url)
+    feed = Feed(store, settings.redis_url, metrics=metrics)
     waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
 
     def endpoint(form: Form) -> SubmitEndpoint:
@@ -81,6 +85,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         events=events,
         stats=stats,
         keys=keys,
+        stream_url=settings.stream_url,
     )
 
     async def checks() -> dict[str, str]:

@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What answers."""
+    """What answers; ``stream_url`` is what the notifier's addresses begin with."""
 
     infer: SubmitEndpoint
     batch: SubmitEndpoint
@@ -34,6 +34,7 @@ class Parts:
     events: Events
     stats: Stats
     keys: KeyRing
+    stream_url: str
 
 
 def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRoute]:
@@ -55,7 +56,7 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
         Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
         Route("/v1/stats", statistics, methods=["GET"]),
         *probe_routes(metrics, checks),
-        *Descriptions(parts.keys).routes(),
+        *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),
     ]
 
 

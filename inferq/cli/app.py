@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from inferq.cli import dead, model
+from inferq.cli import dead, model, webhooks
 from inferq.cli.config import config
 from inferq.cli.demo import demo
 from inferq.cli.doctor import doctor
@@ -35,6 +35,7 @@ for command in (up, demo, submit, watch, job, stats, doctor, config):
     app.command(help=_flowing(command.__doc__ or ""))(command)
 app.add_typer(dead.app, name="dead")
 app.add_typer(model.app, name="model")
+app.add_typer(webhooks.app, name="webhooks")
 
 
 def _version(wanted: bool) -> None:

@@ -16,7 +16,8 @@ from inferq.sdk.batches import Options
 from inferq.sdk.errors import AlreadyFinal, ClientClosed, WaitTimeout
 from inferq.sdk.http import REQUEST_TIMEOUT_S, Http, Tries
 from inferq.sdk.polling import POLLS_AT_ONCE
-from inferq.sdk.shapes import Job, Record, Refusal, Result, decode_record, id_of, result_of
+from inferq.sdk.records import Record, decode_record
+from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of
 from inferq.sdk.streaming import One, Stream, within
 from inferq.sdk.submitting import Submitting
 from inferq.sdk.watching import Watching
@@ -138,6 +139,14 @@ class AsyncClient:
         call has been accepted for ``timeout_s``. The options are those of `submit`, the same for all; from an
         idempotency key one is made for each request, so the same call with the same key finds the same jobs.
 
+        Example:
+            >>> async def main():
+            ...     async with inferq.AsyncClient() as client:
+            ...         jobs = await client.submit_many(f"text {number}" for number in range(1000))
+            ...         return len([record async for record in client.stream(jobs)])
+            >>> asyncio.run(main())
+            1000
+
         Raises:
             KeyRefused, Forbidden: it is so for every text.
         """
@@ -155,6 +164,14 @@ class AsyncClient:
         Raises:
             JobFailed, JobCancelled, JobExpired: it ended without a result; ``record`` says more.
             JobNotFound, WaitTimeout, KeyRefused, Unreachable: as `wait`.
+
+        Example:
+            >>> async def main():
+            ...     async with inferq.AsyncClient() as client:
+            ...         job = await client.submit("the food was cold and the waiter was rude")
+            ...         return await client.result(job, timeout_s=30)
+            >>> asyncio.run(main()).label
+            'NEGATIVE'
         """
         return result_of(await self.wait(job, timeout_s=timeout_s))
 
@@ -212,6 +229,14 @@ class AsyncClient:
         The jobs are taken from ``jobs`` as room comes: at most 10,000 are waited for or not yet read at once, so a
         hundred thousand of them need no more memory than that. Of a job's updates only the last is kept while nobody
         reads. A job that is given twice comes once.
+
+        Example:
+            >>> async def main():
+            ...     async with inferq.AsyncClient() as client:
+            ...         job = await client.submit("the acting is superb")
+            ...         return [record.status async for record in client.stream([job], updates=True)][-1]
+            >>> asyncio.run(main()) == "done"
+            True
 
         Raises:
             JobNotFound: after all others have come, when a job is unknown, another key's, or its record has expired.

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from inferq.sdk.errors import ClientError, JobNotFound, WaitTimeout
-from inferq.sdk.shapes import Job, Record, id_of
+from inferq.sdk.records import Record
+from inferq.sdk.shapes import Job, id_of
 from inferq.sdk.watching import Watching
 
 _T = TypeVar("_T")

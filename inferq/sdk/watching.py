@@ -24,7 +24,8 @@ from inferq.sdk.fates import Fate, may_carry, socket_url
 from inferq.sdk.http import Http
 from inferq.sdk.polling import GIVE_UP_S, Polling
 from inferq.sdk.pushlink import LATER_S, PushLink, Unreadable
-from inferq.sdk.shapes import Job, Record, decode_record
+from inferq.sdk.records import Record, decode_record
+from inferq.sdk.shapes import Job
 from inferq.sdk.watchlist import GRACE_S, MOST_JOBS, Watchlist
 
 

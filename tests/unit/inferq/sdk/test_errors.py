@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 import pytest
 
 from inferq.errors import InferqError
-from inferq.jobs import ErrorCode, JobError, JobRecord, Status
+from inferq.jobs import ErrorCode, JobError, Status
 from inferq.sdk import errors
+from inferq.sdk.records import Record
 
 
-def record(status: Status, error: JobError | None = None) -> JobRecord:
+def record(status: Status, error: JobError | None = None) -> Record:
     """Make a final record."""
-    return JobRecord(
+    return Record(
         job_id="j", status=status, seq=3, model="m", result=None, error=error, cached=False, attempt=1,
         deadline_at=None, created_at=datetime.now(UTC), started_at=None, finished_at=None, timings_ms=None, batch=None,
     )  # fmt: skip  # fields side by side

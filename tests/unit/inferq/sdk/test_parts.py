@@ -11,7 +11,8 @@ from inferq.sdk.batches import MOST_BYTES, MOST_INPUTS, Batch, Options, body_of,
 from inferq.sdk.errors import BadRequest, JobFailed, JobNotFound
 from inferq.sdk.fates import Fate, fate_of, may_carry, socket_url
 from inferq.sdk.patience import Patience, Retries
-from inferq.sdk.shapes import Job, Refusal, decode_record, id_of, result_of
+from inferq.sdk.records import decode_record
+from inferq.sdk.shapes import Job, Refusal, id_of, result_of
 
 RECORD: dict[str, Any] = {
     "job_id": "j", "status": "done", "seq": 3, "model": "m", "error": None, "cached": True, "attempt": 1,
