@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from inferq.background import end, spawn
 from loadgen import deafsockets
 from loadgen.companion import Companion, companion
 from loadgen.deafsockets import Deaf, State
@@ -32,6 +33,7 @@ WITHIN_S: Final = 300.0
 # Longer than a client may take nothing.
 CLOSED_WITHIN_S: Final = 30.0
 LOOK_S: Final = 0.2
+EVERY_S: Final = 1.0
 # A new record's.
 FIRST_SEQ: Final = 1
 TOO_SLOW: Final = "inferq_sockets_closed_total{4008}"
@@ -60,6 +62,7 @@ class Arm:
     missed: int
     before_mib: float
     peak_mib: float
+    system_mib: float
     too_slow: int
     subscribed_s: float
     ended: int
@@ -104,6 +107,9 @@ async def one_arm(name: str, load: Load) -> Arm:
             deaf.tell(deafsockets.Tell(do="subscribe", within_s=WITHIN_S))
             # Who asks for the records does so while jobs run: what they are sent never comes to an end.
             state = await deaf.hear(State, within_s=2 * WITHIN_S) if name == CHANGES else None
+        unsent = _Unsent(ours.child.port)
+        looking = spawn(unsent.look(), "unsent")
+        stack.push_async_callback(end, looking)
         await records.run(run, per_s=load.per_s)
         healthy.tell(Tell(do="await", finals=load.run, within_s=WITHIN_S))
         count = await healthy.hear(Count, within_s=2 * WITHIN_S)
@@ -123,6 +129,7 @@ async def one_arm(name: str, load: Load) -> Arm:
             missed=load.run - count.finals,
             before_mib=before_mib,
             peak_mib=_peak_mib(ours),
+            system_mib=unsent.most_mib,
             too_slow=too_slow,
             subscribed_s=subscribed_s,
             ended=ended,
@@ -153,6 +160,9 @@ def judged(arms: dict[str, Arm], load: Load) -> list[Figure]:
             Figure(name=f"{where}, p99", value=arm.p99_ms, unit="ms"),
             at_most(f"{where}, p99 over alone", arm.p99_ms / alone.p99_ms, TIMES, "times"),
             equal(f"{where}, final states missed", arm.missed, 0, "jobs"),
+            Figure(
+                name=f"{where}, most that the system holds for all clients", value=arm.system_mib, unit="MiB"
+            ),
             equal(f"{where}, closed with 4008", arm.too_slow, load.deaf, "clients"),
             equal(
                 f"{where}, whose connection is found ended when they read after all",
@@ -176,6 +186,28 @@ def judged(arms: dict[str, Arm], load: Load) -> list[Figure]:
         )
     )
     return found
+
+
+class _Unsent:
+    """The most bytes that the system has held for the clients of a port, sent and not taken, looked at now and then."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self.most_mib = port, 0.0
+
+    async def look(self) -> None:
+        """Look for ever; cancel to end."""
+        while True:
+            held = await asyncio.to_thread(self._held)
+            self.most_mib = max(self.most_mib, held / 2**20)
+            await asyncio.sleep(EVERY_S)
+
+    def _held(self) -> int:
+        held = 0
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            local, queues = (line.split()[column] for column in (1, 4))
+            if int(local.partition(":")[2], 16) == self._port:
+                held += int(queues.partition(":")[0], 16)
+        return held
 
 
 def _words(arm: Arm) -> str:
