@@ -26,9 +26,8 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
     keys = KeyRing.of(settings)
     redis = connect(settings.redis_url)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
-    feed = Feed(store, settings.redis_url)
-
     metrics = Metrics()
+    feed = Feed(store, settings.redis_url, metrics=metrics)
 
     async def checks() -> dict[str, str]:
         try:
