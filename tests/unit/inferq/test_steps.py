@@ -27,6 +27,8 @@ from inferq.steps import (
 JOB = Job(job_id="a1", model='quo"ted', text="t", created_ms=1_769_860_800_123)
 ORIGIN = Origin(job=JOB, queue="q", message=b"m")
 
+RESULT = Result(label="P", score=1.0, scores={"P": 1.0}, truncated=False)
+
 
 def _finish(**times: float) -> Step:
     timings = Timings(**{"queue_wait": 1.0, "batch_wait": 2.0, "tokenize": 0.25, "inference": 8.0} | times)
@@ -209,9 +211,6 @@ def test_a_record_is_born_with_its_webhook(make: Any) -> None:
             assert json.loads(fields["webhook"])["state"] == "pending"
         else:
             assert {"webhook", "webhook_url"}.isdisjoint(fields)
-
-
-RESULT = Result(label="P", score=1.0, scores={"P": 1.0}, truncated=False)
 
 
 def _born(job: Job) -> Any:
