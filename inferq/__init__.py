@@ -34,10 +34,11 @@ if TYPE_CHECKING:
         Unreachable,
         WaitTimeout,
     )
-    from inferq.sdk.shapes import Job, Record, Refusal, Result
+    from inferq.sdk.records import Record
+    from inferq.sdk.shapes import Job, Refusal, Result
 
 _HOMES = {"AsyncClient": "inferq.sdk.asyncclient", "Client": "inferq.sdk.client"}
-_HOMES |= dict.fromkeys(("Job", "Record", "Refusal", "Result"), "inferq.sdk.shapes")
+_HOMES |= {"Record": "inferq.sdk.records", **dict.fromkeys(("Job", "Refusal", "Result"), "inferq.sdk.shapes")}
 
 __all__ = [
     "AlreadyFinal",

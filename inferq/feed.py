@@ -29,7 +29,7 @@ from inferq.subscription import Subscription, open_subscription
 from inferq.telemetry import Metrics
 from inferq.watched import Watch, Watched, Watcher
 
-__all__ = ["CHUNK", "LINGER_S", "RECONCILE_S", "Feed", "Watcher", "snapshot"]
+__all__ = ["Feed", "Watcher", "snapshot"]
 
 PING_EVERY_S: Final = 2.0
 # A subscription that is silent for this long in spite of pings is dead.
@@ -85,6 +85,7 @@ class Feed:
         self._confirms: dict[str, asyncio.Future[Any]] = {}
         self._link: Subscription | None = None
         self._generation = 0
+        self._odd_in = 0
         self._ready = asyncio.Event()
 
     @property
@@ -223,7 +224,10 @@ class Feed:
         try:
             event = decode_event(payload)
         except Undecodable as error:
-            _log.warning("feed.undecodable", error=error.reason)
+            if self._odd_in != generation:
+                # Once a link: where another version announces, all that it says is like this.
+                self._odd_in = generation
+                _log.warning("feed.undecodable", error=error.reason)
             return
         self._tell(self._watched.announced(event), event)
 

@@ -25,21 +25,20 @@ _FINAL_TYPES: Final = frozenset(f"job.{status}" for status in FINAL)
 
 
 class Job:
-    """A job that is watched: the `seq` that was told last or is known, whether that is final, since when it is missed."""
+    """A job that is watched: the `seq` told last or known, whether that is final, since when it is missed."""
 
     __slots__ = ("ended", "job_id", "missed_s", "seq", "watches")
+
+    watches: "Watch | dict[Watch, None]"
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         self.seq = 0
         self.ended = False
         self.missed_s: float | None = None
-        self.watches: Watch | dict[Watch, None] | None = None
 
     def all_watches(self) -> tuple["Watch", ...]:
         """Return the watches as they are now."""
-        if self.watches is None:
-            return ()
         return tuple(self.watches) if isinstance(self.watches, dict) else (self.watches,)
 
 
@@ -68,10 +67,10 @@ class Watched:
         job = self.jobs.get(job_id)
         if job is None:
             job = self.jobs[job_id] = Job(job_id)
+            job.watches = watch = Watch(self, job, watcher)
+            return watch
         watch = Watch(self, job, watcher)
-        if job.watches is None:
-            job.watches = watch
-        elif isinstance(job.watches, dict):
+        if isinstance(job.watches, dict):
             job.watches[watch] = None
         else:
             job.watches = {job.watches: None, watch: None}

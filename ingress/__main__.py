@@ -72,7 +72,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
-    feed = Feed(store, settings.redis_url)
+    feed = Feed(store, settings.redis_url, metrics=metrics)
     waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
 
     def endpoint(form: Form) -> SubmitEndpoint:

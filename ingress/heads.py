@@ -61,7 +61,7 @@ def head_of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         elif name == b"cache-control":
             # It may come several times (RFC 9110, 5.3).
             head.cached = head.cached and wants_cached(value)
-        elif name == b"prefer":
-            # So may this.
+        else:
+            # `Prefer`, which may too.
             head.prefer = value if head.prefer is None else head.prefer + b"," + value
     return head

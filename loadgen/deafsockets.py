@@ -2,10 +2,10 @@
 
 Receive buffers are small and fixed, so that a server soon has to keep what it wants to send. A client sends its
 messages as far as they are taken, and looks at its socket without reading: how many bytes lie there, and whether the
-server has gone.
+server has gone. That is hidden behind the bytes that were left unread, so in the end they are read.
 
 `python -m loadgen.deafsockets` takes a `Deaf`, opens its sockets and says a `State`; told `subscribe`, it says one once
-all of it is done or the sockets are closed; told `await`, once all are closed or the time is over.
+all of it is done or the sockets are closed; told `drain`, once the end of all is read or the time is over.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from loadgen.muxsocket import HEAD_END, OPEN_WITHIN_S, subscriptions
 from loadgen.wsframes import TEXT, client_frame, handshake, switched
 
 RECEIVE_BYTES: Final = 4096
+READ_BYTES: Final = 65_536
 EVERY_S: Final = 0.05
 # Shorter is a ping; the answer to what nobody knows is longer.
 LEAST_ANSWER_BYTES: Final = 32
@@ -98,6 +99,16 @@ class _Client:
         except OSError:
             self.closed = True
 
+    def read(self) -> None:
+        """Read what lies there, and see whether it ends."""
+        try:
+            while not self.closed:
+                self.closed = not self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.closed = True
+
     @property
     def subscribed(self) -> bool:
         """Whether all was sent, and the last of it was answered."""
@@ -127,7 +138,10 @@ async def stay_deaf(order: Deaf, line: Line) -> None:
                 client.send_later(frames)
         while time.monotonic() - begun < tell.within_s:
             for client in clients:
-                client.look()
+                if tell.do == "drain":
+                    client.read()
+                else:
+                    client.look()
             if all(one.closed or (tell.do == "subscribe" and one.subscribed) for one in clients):
                 break
             await asyncio.sleep(EVERY_S)

@@ -42,6 +42,8 @@ class Spread:
 
 SPREADS: Final = (
     Spread(name="each job on one socket", jobs=20_000, shared=False, window=2_000),
+    # Less than one for each socket, so that nobody gets to write two at a time.
+    Spread(name="each job on one socket, few on their way", jobs=20_000, shared=False, window=50),
     Spread(name="each job on all sockets", jobs=1_000, shared=True, window=200),
 )
 

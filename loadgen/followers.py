@@ -73,7 +73,7 @@ class _Run:
         self._ages_ms: list[float] = []
         self._lags_ms: list[float] = []
         self._accepted = self._early = self._errors = 0
-        self._all = asyncio.Event()
+        self._news = asyncio.Event()
 
     async def go(self) -> Followed:
         order, loop = self._order, asyncio.get_running_loop()
@@ -121,10 +121,11 @@ class _Run:
         socket.subscribe([job_id])
 
     async def _ended(self) -> None:
-        if self._open:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE_S):
-                    await self._all.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while self._open:
+                    self._news.clear()
+                    await self._news.wait()
 
     def _take(self, payload: bytes) -> None:
         now_s = time.time()
@@ -137,8 +138,7 @@ class _Run:
                 self._early += 1
             else:
                 self._ages_ms.append(frame.age_ms(now_s))
-            if not self._open:
-                self._all.set()
+            self._news.set()
 
 
 def main() -> int:

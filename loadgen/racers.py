@@ -20,7 +20,7 @@ from inferq.errors import first_line
 from loadgen.client import Client
 from loadgen.eventstream import followed
 from loadgen.muxsocket import MuxSocket, open_mux
-from loadgen.pushed import ERROR, SNAPSHOT, Pushed, decode, decode_record
+from loadgen.pushed import ERROR, Pushed, decode, decode_record
 
 WEBSOCKET: Final = "websocket"
 SSE: Final = "sse"
@@ -46,13 +46,10 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Raced(msgspec.Struct, frozen=True, kw_only=True):
-    """What came: final states that were there already, those that came as changes, and none in time.
+    """Jobs that had ended by the clock when they were asked for, that ended later, and that were missed."""
 
-    An answer to a `GET` does not say which of the first two it is: what took less than a millisecond counts as there.
-    """
-
-    there: int
-    changed: int
+    before: int
+    after: int
     missed: int
     refused: dict[str, int]
 
@@ -66,9 +63,9 @@ class _Run:
         self._order = order
         self._drawn = random.Random(order.seed)
         self._left = order.times
-        self._there = self._changed = self._missed = 0
+        self._before = self._after = self._missed = 0
         self._refused: Counter[str] = Counter()
-        self._ends: dict[str, asyncio.Future[bool]] = {}
+        self._ends: dict[str, asyncio.Future[Pushed]] = {}
         self._sockets: list[MuxSocket] = []
 
     async def go(self) -> Raced:
@@ -84,9 +81,7 @@ class _Run:
             for socket in self._sockets:
                 socket.close()
             await client.close()
-        return Raced(
-            there=self._there, changed=self._changed, missed=self._missed, refused=dict(self._refused)
-        )
+        return Raced(before=self._before, after=self._after, missed=self._missed, refused=dict(self._refused))
 
     async def _race(self, client: Client) -> None:
         loop = asyncio.get_running_loop()
@@ -102,30 +97,30 @@ class _Run:
             # Timers of the loop know whole milliseconds alone.
             while loop.time() < due_s:  # noqa: ASYNC110  # nothing happens then that an event could tell of
                 await asyncio.sleep(0)
+            asked_s = time.time()
             try:
                 async with asyncio.timeout(PATIENCE_S + WAIT_S):
-                    there = await self._waited(client, job_id)
+                    frame = await self._waited(client, job_id)
             except (OSError, TimeoutError):
-                there = None
-            self._there += there is True
-            self._changed += there is False
-            self._missed += there is None
+                frame = None
+            if frame is None or not frame.final:
+                self._missed += 1
+            elif frame.age_ms(asked_s) > 0:
+                self._before += 1
+            else:
+                self._after += 1
 
-    async def _waited(self, client: Client, job_id: str) -> bool | None:
-        """Wait by the way of the run; say whether the end was there already, None where it did not come."""
+    async def _waited(self, client: Client, job_id: str) -> Pushed | None:
+        """Wait by the way of the run; return the last that was heard of the job."""
         if self._order.way == WEBSOCKET:
             return await self._subscribed(job_id)
         if self._order.way == SSE:
-            frame = await followed(self._order.api, job_id)
-            return frame.type == SNAPSHOT if frame is not None and frame.final else None
-        begun = time.monotonic()
+            return await followed(self._order.api, job_id)
         reply = await client.request("GET", f"/v1/jobs/{job_id}?wait={WAIT_S}")
-        if reply.status != OK or not Pushed(type="", job=decode_record(reply.body)).final:
-            return None
-        return time.monotonic() - begun < 0.001
+        return Pushed(type="", job=decode_record(reply.body)) if reply.status == OK else None
 
-    async def _subscribed(self, job_id: str) -> bool | None:
-        ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    async def _subscribed(self, job_id: str) -> Pushed:
+        ended: asyncio.Future[Pushed] = asyncio.get_running_loop().create_future()
         self._ends[job_id] = ended
         self._drawn.choice(self._sockets).subscribe([job_id])
         try:
@@ -141,7 +136,7 @@ class _Run:
             return
         ended = self._ends.get(frame.job_id)
         if frame.final and ended is not None and not ended.done():
-            ended.set_result(frame.type == SNAPSHOT)
+            ended.set_result(frame)
 
 
 def main() -> int:

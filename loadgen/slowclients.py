@@ -5,13 +5,16 @@ is the changes that pile up; and beside such as ask for every record, which is m
 and finish at a steady rate all the while.
 """
 
+import asyncio
 import re
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from inferq.background import end, spawn
 from loadgen import deafsockets
 from loadgen.companion import Companion, companion
 from loadgen.deafsockets import Deaf, State
@@ -27,6 +30,10 @@ SNAPSHOTS: Final = "beside clients that ask for the records"
 ARMS: Final = (ALONE, CHANGES, SNAPSHOTS)
 TIMES: Final = 1.5
 WITHIN_S: Final = 300.0
+# Longer than a client may take nothing.
+CLOSED_WITHIN_S: Final = 30.0
+LOOK_S: Final = 0.2
+EVERY_S: Final = 1.0
 # A new record's.
 FIRST_SEQ: Final = 1
 TOO_SLOW: Final = "inferq_sockets_closed_total{4008}"
@@ -55,9 +62,10 @@ class Arm:
     missed: int
     before_mib: float
     peak_mib: float
+    system_mib: float
     too_slow: int
     subscribed_s: float
-    closed: int
+    ended: int
 
     @property
     def p99_ms(self) -> float:
@@ -89,33 +97,53 @@ async def one_arm(name: str, load: Load) -> Arm:
         healthy.tell(Tell(do="subscribe", within_s=WITHIN_S))
         await healthy.hear(Count, within_s=WITHIN_S)
         before_mib = _peak_mib(ours)
-        state = State(open=0, subscribed=0, closed=0, seconds=0)
         deaf: Companion | None = None
+        state: State | None = None
         if name != ALONE:
             after = FIRST_SEQ if name == CHANGES else None
             asked = Deaf(url=ours.url, clients=load.deaf, jobs=jobs, after=after)
             deaf = await stack.enter_async_context(companion("loadgen.deafsockets", asked))
             await deaf.hear(State, within_s=WITHIN_S)
             deaf.tell(deafsockets.Tell(do="subscribe", within_s=WITHIN_S))
-            state = await deaf.hear(State, within_s=2 * WITHIN_S)
-        subscribed_s = state.seconds
+            # Who asks for the records does so while jobs run: what they are sent never comes to an end.
+            state = await deaf.hear(State, within_s=2 * WITHIN_S) if name == CHANGES else None
+        unsent = _Unsent(ours.child.port)
+        looking = spawn(unsent.look(), "unsent")
+        stack.push_async_callback(end, looking)
         await records.run(run, per_s=load.per_s)
         healthy.tell(Tell(do="await", finals=load.run, within_s=WITHIN_S))
         count = await healthy.hear(Count, within_s=2 * WITHIN_S)
         healthy.tell(Tell(do="ages"))
         ages = await healthy.hear(list[float], within_s=WITHIN_S)
+        too_slow = ended = 0
+        subscribed_s = 0.0
         if deaf is not None:
-            deaf.tell(deafsockets.Tell(do="await", within_s=30.0))
-            state = await deaf.hear(State, within_s=WITHIN_S)
+            too_slow = await _too_slow(ours, load.deaf)
+            if state is None:
+                state = await deaf.hear(State, within_s=2 * WITHIN_S)
+            subscribed_s = state.seconds
+            deaf.tell(deafsockets.Tell(do="drain", within_s=CLOSED_WITHIN_S))
+            ended = (await deaf.hear(State, within_s=WITHIN_S)).closed
         return Arm(
             ages_ms=sorted(ages),
             missed=load.run - count.finals,
             before_mib=before_mib,
             peak_mib=_peak_mib(ours),
-            too_slow=int((await ours.metrics()).get(TOO_SLOW, 0)),
+            system_mib=unsent.most_mib,
+            too_slow=too_slow,
             subscribed_s=subscribed_s,
-            closed=state.closed,
+            ended=ended,
         )
+
+
+async def _too_slow(ours: LoneNotifier, wanted: int) -> int:
+    """Return how many clients were closed as too slow, once it is all or the time is over."""
+    over_s = time.monotonic() + CLOSED_WITHIN_S
+    while True:
+        closed = int((await ours.metrics()).get(TOO_SLOW, 0))
+        if closed >= wanted or time.monotonic() > over_s:
+            return closed
+        await asyncio.sleep(LOOK_S)
 
 
 def judged(arms: dict[str, Arm], load: Load) -> list[Figure]:
@@ -132,17 +160,54 @@ def judged(arms: dict[str, Arm], load: Load) -> list[Figure]:
             Figure(name=f"{where}, p99", value=arm.p99_ms, unit="ms"),
             at_most(f"{where}, p99 over alone", arm.p99_ms / alone.p99_ms, TIMES, "times"),
             equal(f"{where}, final states missed", arm.missed, 0, "jobs"),
+            Figure(
+                name=f"{where}, most that the system holds for all clients", value=arm.system_mib, unit="MiB"
+            ),
             equal(f"{where}, closed with 4008", arm.too_slow, load.deaf, "clients"),
-            equal(f"{where}, seen to be closed", arm.closed, load.deaf, "clients"),
+            equal(
+                f"{where}, whose connection is found ended when they read after all",
+                arm.ended,
+                load.deaf,
+                "clients",
+            ),
             at_most(
                 f"{where}, growth of the notifier to its peak (RSS)",
                 arm.peak_mib - arm.before_mib,
                 load.bound_mib,
                 "MiB",
             ),
-            Figure(name=f"{where}, subscribed after", value=arm.subscribed_s, unit="s"),
         ]
+    changes = arms[CHANGES]
+    found.append(
+        Figure(
+            name=f"{load.deaf} clients that know {load.jobs} records, subscribed after",
+            value=changes.subscribed_s,
+            unit="s",
+        )
+    )
     return found
+
+
+class _Unsent:
+    """The most bytes that the system has held for the clients of a port, sent and not taken, looked at now and then."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self.most_mib = port, 0.0
+
+    async def look(self) -> None:
+        """Look for ever; cancel to end."""
+        while True:
+            held = await asyncio.to_thread(self._held)
+            self.most_mib = max(self.most_mib, held / 2**20)
+            await asyncio.sleep(EVERY_S)
+
+    def _held(self) -> int:
+        held = 0
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            local, queues = (line.split()[column] for column in (1, 4))
+            if int(local.partition(":")[2], 16) == self._port:
+                held += int(queues.partition(":")[0], 16)
+        return held
 
 
 def _words(arm: Arm) -> str:

@@ -79,24 +79,8 @@ class Connection(asyncio.BufferedProtocol):
     """A connection of one client; once it is open, ``peer`` is told what happens."""
 
     __slots__ = (
-        "_binary",
-        "_code",
-        "_heard",
-        "_host",
-        "_loop",
-        "_parts",
-        "_pongs",
-        "_progress_at",
-        "_protocol",
-        "_stall",
-        "_still",
-        "_timer",
-        "_transport",
-        "_unsent",
-        "patience",
-        "paused",
-        "peer",
-        "who",
+        "_binary", "_code", "_heard", "_host", "_loop", "_parts", "_pongs", "_progress_at", "_protocol", "_stall",
+        "_still", "_timer", "_transport", "_unsent", "open", "patience", "paused", "peer", "who",
     )  # fmt: skip  # names side by side
 
     def __init__(self, host: Host, patience: Patience) -> None:
@@ -106,6 +90,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self.peer: Peer | None = None
         self.who: str | None = None
+        # Whether messages may be sent.
+        self.open = False
         self.paused = False
         self._code = 0
         self._heard = True
@@ -117,11 +103,6 @@ class Connection(asyncio.BufferedProtocol):
         self._stall: asyncio.TimerHandle | None = None
         self._unsent = 0
         self._progress_at = 0.0
-
-    @property
-    def open(self) -> bool:
-        """Whether messages may be sent."""
-        return self._protocol.state is State.OPEN
 
     @property
     def code(self) -> int:
@@ -140,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._protocol.send_response(response)
         self._send()
+        self.open = response.status_code == 101
         if self.open:
             self.due(self.patience.ping_every_s, self._ping)
         else:
@@ -169,6 +151,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._code = code
         self._protocol.send_close(code, reason)
+        self.open = False
         self._transport.write(b"".join((last, *self._protocol.data_to_send())))
         self._closing()
 
@@ -210,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         self._protocol.receive_data(bytes(_READ[:nbytes]))
         events = self._protocol.events_received()
         self._send()
+        self.open = self._protocol.state is State.OPEN
         for event in events:
             if isinstance(event, Frame):
                 self._take(event)
@@ -223,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         self._protocol.receive_eof()
+        self.open = False
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -245,6 +230,7 @@ class Connection(asyncio.BufferedProtocol):
                 timer.cancel()
         self._timer = self._stall = None
         self._protocol.receive_eof()
+        self.open = False
         self._leave()
         self._host.lost(self)
 

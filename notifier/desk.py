@@ -21,9 +21,9 @@ REAP_TOPICS: Final = 1000
 class SessionDesk:
     """The sessions of one process, on one hub."""
 
-    def __init__(self, feed: Feed, keys: KeyRing, metrics: Metrics) -> None:
+    def __init__(self, feed: Feed, keys: KeyRing, metrics: Metrics, *, most_jobs: int) -> None:
         self.hub = Hub(feed.watch)
-        self.subscriptions = Subscriptions(feed, self.hub)
+        self.subscriptions = Subscriptions(feed, self.hub, most_jobs=most_jobs)
         self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._woken: list[Session] = []

@@ -20,7 +20,6 @@ _Seq = Annotated[int, msgspec.Meta(ge=0)]
 _After = Annotated[dict[_JobId, _Seq], msgspec.Meta(max_length=MOST_JOB_IDS)]
 
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]+")
-_QUOTED: Final = re.compile(r"'[^']*'|`[^`$][^`]*`(?= - at `|$)", re.DOTALL)
 
 
 class Subscribe(
@@ -78,8 +77,7 @@ def could_be_a_job(job_id: str) -> bool:
 
 def _explained(text: str) -> str:
     if text.startswith("Object contains unknown field"):
-        place = text.rpartition(" - at ")[2] if " - at " in text else "`$`"
-        return f"unknown field at {place}: a message has action, job_ids and after, or action and key"
-    if "Invalid value" in text or "`action`" in text:
+        return "unknown field: a message has action and job_ids, after or key"
+    if "Invalid value" in text or "action`" in text:
         return "`action` must be subscribe, unsubscribe or auth"
     return text

@@ -25,6 +25,7 @@ from notifier.session import Session
 
 MAX_SOCKETS: Final = 10_000
 MAX_SOCKETS_OF_A_KEY: Final = 1_000
+MAX_JOBS: Final = 20_000
 # Connections that have not asked for a WebSocket yet, or ask for a probe.
 MAX_STRANGERS: Final = 1_000
 # Past this, clients that neither finish their handshake nor close are dropped.
@@ -39,7 +40,7 @@ _JOB_PATH: Final = re.compile(r"/ws/jobs/([0-9a-f]{32})")
 class Notifier:
     """Serves connections: who may connect, to what, and how many.
 
-    ``max_sockets`` is for the process, ``max_of_a_key`` for each API key.
+    ``max_sockets`` is for the process, ``max_of_a_key`` for each API key, ``max_jobs`` for what one connection watches.
     """
 
     def __init__(
@@ -52,12 +53,13 @@ class Notifier:
         origins: Origins,
         max_sockets: int = MAX_SOCKETS,
         max_of_a_key: int = MAX_SOCKETS_OF_A_KEY,
+        max_jobs: int = MAX_JOBS,
         patience: Patience | None = None,
     ) -> None:
         self._keys, self._metrics, self._checks, self._origins = keys, metrics, checks, origins
         self._max_sockets, self._max_of_a_key = max_sockets, max_of_a_key
         self._patience = patience or Patience()
-        self.desk = SessionDesk(feed, keys, metrics)
+        self.desk = SessionDesk(feed, keys, metrics, most_jobs=max_jobs)
         self._connections: set[Connection] = set()
         self._sockets = 0
         self._of_key: dict[str, int] = {}

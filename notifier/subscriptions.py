@@ -11,7 +11,6 @@ from typing import Final
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable
 from inferq.feed import Feed, snapshot
-from inferq.store import Owned
 from notifier.closes import TOO_MANY
 from notifier.hub import Hub
 from notifier.requests import could_be_a_job
@@ -19,8 +18,6 @@ from notifier.session import Session
 from notifier.topic import Topic
 
 CHUNK: Final = 256
-MOST_JOBS: Final = 20_000
-"""Jobs that one connection may watch at a time."""
 # While Redis is away the look is repeated; later ones are the feed's, after it has reconnected.
 LOOK_AGAIN_S: Final = 0.2
 LOOK_AGAIN_MOST_S: Final = 1.0
@@ -29,7 +26,7 @@ LOOK_AGAIN_MOST_S: Final = 1.0
 class Subscriptions:
     """Adds and removes what sessions watch."""
 
-    def __init__(self, feed: Feed, hub: Hub, *, most_jobs: int = MOST_JOBS) -> None:
+    def __init__(self, feed: Feed, hub: Hub, *, most_jobs: int) -> None:
         self._feed, self._hub, self._most_jobs = feed, hub, most_jobs
 
     async def subscribe(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
@@ -66,44 +63,35 @@ class Subscriptions:
     async def _join(self, session: Session, topics: Sequence[Topic], after: Mapping[str, int]) -> None:
         # What is watched already and heard of needs no look, for as long as the feed misses nothing.
         ready = self._feed.ready
-        unknown = []
-        for topic in topics:
-            if ready and self._hub.knows(session, topic):
-                self._hub.join(session, topic, after.get(topic.job_id))
-            else:
-                unknown.append(topic)
+        known = [topic for topic in topics if ready and self._hub.knows(session, topic)]
+        unknown = [topic for topic in topics if not (ready and self._hub.knows(session, topic))]
+        await self._tell(session, known, after)
         backoff = Backoff(first_s=LOOK_AGAIN_S, most_s=LOOK_AGAIN_MOST_S)
         while unknown and session.open:
             try:
                 found = await self._feed.look([topic.job_id for topic in unknown])
             except Unavailable:
-                unknown = [topic for topic in unknown if not self._ended(session, topic, after)]
+                # An end that was heard is told all the same, where it is known that this client may see it.
+                ended = [topic for topic in unknown if topic.final and self._hub.knows(session, topic)]
+                unknown = [
+                    topic for topic in unknown if not (topic.final and self._hub.knows(session, topic))
+                ]
+                await self._tell(session, ended, after)
                 if unknown:
                     await session.pause(backoff.next_s())
                 continue
-            self._settle(session, unknown, found, after)
+            for topic, owned in zip(unknown, found, strict=True):
+                if owned is not None:
+                    self._hub.learn(topic, owned.owner, snapshot(owned.record))
+            await self._tell(session, unknown, after)
             return
 
-    def _ended(self, session: Session, topic: Topic, after: Mapping[str, int]) -> bool:
-        """Tell a session of an end that was heard while Redis does not answer, if it is known that it may see it."""
-        if not (topic.final and self._hub.knows(session, topic)):
-            return False
-        self._hub.join(session, topic, after.get(topic.job_id))
-        return True
-
-    def _settle(
-        self,
-        session: Session,
-        topics: Sequence[Topic],
-        found: Sequence[Owned | None],
-        after: Mapping[str, int],
-    ) -> None:
-        for topic, owned in zip(topics, found, strict=True):
-            if owned is not None:
-                self._hub.learn(topic, owned.owner, snapshot(owned.record))
+    async def _tell(self, session: Session, topics: Sequence[Topic], after: Mapping[str, int]) -> None:
+        """Let a session watch topics; they are pinned, so what happens while it reads is not lost."""
+        for topic in topics:
+            # One record may fill a mailbox.
+            if not session.mailbox.roomy:
+                await session.room()
             if not session.open:
-                continue
-            if owned is None and not topic.final:
-                session.missing(topic.job_id)
-            else:
-                self._hub.join(session, topic, after.get(topic.job_id))
+                return
+            self._hub.join(session, topic, after.get(topic.job_id))

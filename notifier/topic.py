@@ -16,23 +16,27 @@ from notifier.wire import text_message
 # About what a frame and its header add to a record: with it a size does not depend on the form.
 FRAME_BYTES: Final = 160
 _FORMS: Final = len(Kind)
+# By a text alone: to look a status up takes several times as long, and this is asked of every event.
+_FINAL_TYPES: Final = frozenset(f"job.{status}" for status in FINAL)
 
 
 class Topic:
     """A watched job.
 
-    ``owner`` is None until a look has told whose it is. ``numbers`` is in order, so that a member is found in it fast;
-    a registration is one reference here and one at the member. While it is pinned, a look is under way for somebody.
+    ``owner`` is None until a look has told whose it is, ``final`` whether the newest event is one. ``numbers`` is in
+    order, so that a member is found in it fast; a registration is one reference here and one at the member. While it is
+    pinned, a look is under way for somebody.
     """
 
     __slots__ = (
-        "_holders", "_ledger", "_wires", "end", "ended", "event", "job_id", "numbers", "owner", "pins", "size",
+        "_holders", "_ledger", "_wires", "end", "ended", "event", "final", "job_id", "numbers", "owner", "pins", "size",
     )  # fmt: skip  # names side by side
 
     def __init__(self, job_id: str, ledger: Ledger) -> None:
         self.job_id = job_id
         self.owner: str | None = None
         self.event: Event | None = None
+        self.final = False
         self.ended = False
         self.numbers: list[int] = []
         self.pins = 0
@@ -43,11 +47,6 @@ class Topic:
         self._wires: list[bytes | None] = [None] * _FORMS
 
     @property
-    def final(self) -> bool:
-        """Whether its final state is known."""
-        return self.event is not None and self.event.status in FINAL
-
-    @property
     def idle(self) -> bool:
         """Whether nobody watches it, nor is about to."""
         return not self.numbers and not self.pins
@@ -56,13 +55,14 @@ class Topic:
         """Say whether an event tells nothing new. A record that was rebuilt counts from 1 again: its end is new."""
         if self.event is None:
             return False
-        return self.event.status in FINAL or (event.seq <= self.event.seq and event.status not in FINAL)
+        return self.final or (event.seq <= self.event.seq and event.type not in _FINAL_TYPES)
 
     def take(self, event: Event) -> int:
         """Take over an event; return by how many bytes what is sent has grown."""
         size = len(event.record) + FRAME_BYTES
         grown = size - self.size
         self.event, self.size = event, size
+        self.final = event.type in _FINAL_TYPES
         self._wires = [None] * _FORMS
         if self._holders:
             self._ledger.held_bytes += grown

@@ -1,6 +1,6 @@
 """Runs a feed in the test's own process, and watches jobs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -51,3 +51,28 @@ async def created(streams: Deployment) -> Origin:
     origin = streams.job()
     await streams.store.create(origin)
     return origin
+
+
+class Hooked(Store):
+    """A store that tells a test of each read before it is made, and of what it brought."""
+
+    before: Callable[[Sequence[str]], Awaitable[None]]
+    after: Callable[[Sequence[bytes | None]], Awaitable[None]]
+
+    async def read_many(self, job_ids: Sequence[str]) -> list[bytes | None]:
+        """Tell, read, tell."""
+        await self.before(job_ids)
+        records = await super().read_many(job_ids)
+        await self.after(records)
+        return records
+
+
+async def nothing(_: object) -> None:
+    """Take what is told and do nothing."""
+
+
+def hooked(streams: Deployment) -> Hooked:
+    """A store whose hooks do nothing yet."""
+    store = Hooked(streams.redis, streams.names, job_ttl_s=60, result_ttl_s=60)
+    store.before = store.after = nothing
+    return store

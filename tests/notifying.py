@@ -1,6 +1,7 @@
 """Runs a notifier in the test's own process."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -51,11 +52,13 @@ async def notifying(
     api_keys: str = "",
     max_sockets: int = 100,
     max_of_a_key: int = 100,
+    max_jobs: int = 20_000,
+    send_bytes: int = 0,
     origins: frozenset[str] = frozenset(),
     patience: Patience | None = None,
     store: Store | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a notifier whose Redis is reached by way of ``url``."""
+    """Run a notifier whose Redis is reached by way of ``url``; the system takes ``send_bytes`` for each client."""
     store = store or streams.store_at(url or streams.redis_url)
     feed, metrics = Feed(store, url or streams.redis_url), Metrics()
     following = spawn(feed.run(), "feed")
@@ -67,10 +70,14 @@ async def notifying(
         origins=Origins(allowed=origins),
         max_sockets=max_sockets,
         max_of_a_key=max_of_a_key,
+        max_jobs=max_jobs,
         patience=patience,
     )
     port = free_port()
-    await notifier.serve(listen(LOOPBACK, port, setting="the notifier's port"))
+    listener = listen(LOOPBACK, port, setting="the notifier's port")
+    if send_bytes:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+    await notifier.serve(listener)
     try:
         await eventually(lambda: feed.ready, what="the subscription")
         yield Running(port=port, feed=feed, metrics=metrics, notifier=notifier)
@@ -79,8 +86,8 @@ async def notifying(
         await end(following)
 
 
-async def close_code(socket: ClientConnection) -> int | None:
+async def close_code(client: ClientConnection) -> int | None:
     """Wait for the close and return its code."""
     async with asyncio.timeout(10.0):
-        await socket.wait_closed()
-    return socket.close_code
+        await client.wait_closed()
+    return client.close_code

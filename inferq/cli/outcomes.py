@@ -9,7 +9,7 @@ from inferq.cli.plain import printable
 from inferq.jobs import Status
 
 if TYPE_CHECKING:
-    from inferq.sdk.shapes import Record
+    from inferq.sdk.records import Record
 
 SHOWN_CHARACTERS: Final = 80
 

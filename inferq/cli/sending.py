@@ -108,6 +108,7 @@ class Sending:
         outcomes = await self._outcomes(options, [text for _, text in texts])
         self.submitting -= len(texts)
         accepted_ms = (time.perf_counter() - begun_s) * 1000
+        jobs: list[Job] = []
         following: dict[str, tuple[int, Outcome]] = {}
         for (place, text), outcome in zip(texts, outcomes, strict=True):
             if isinstance(outcome, Fault):
@@ -117,8 +118,9 @@ class Sending:
                 self.accepted += 1
                 kept = Outcome(text=shown(text), job_id=outcome.job_id, accepted_ms=accepted_ms)
                 following[outcome.job_id] = place, kept
-        if following:
-            await self._follow(following, begun_s)
+                jobs.append(outcome)
+        if jobs:
+            await self._follow(jobs, following, begun_s)
 
     async def _outcomes(self, options: Options, texts: Sequence[str]) -> "list[Job | Fault]":
         from inferq import ClientError, Forbidden, KeyRefused, Refusal
@@ -134,12 +136,14 @@ class Sending:
         except ClientError as error:
             return [fault_of(error)]
 
-    async def _follow(self, following: dict[str, tuple[int, Outcome]], begun_s: float) -> None:
+    async def _follow(
+        self, jobs: "Sequence[Job]", following: dict[str, tuple[int, Outcome]], begun_s: float
+    ) -> None:
         from inferq import ClientError, KeyRefused
 
         fault = Fault(code="unknown", detail="nothing was said of it")
         try:
-            async for record in self._client.stream(list(following)):
+            async for record in self._client.stream(jobs):
                 place, kept = following.pop(record.job_id)
                 result_ms = (time.perf_counter() - begun_s) * 1000
                 self._settle(place, ended(kept, record, result_ms))

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -16,7 +16,8 @@ from inferq.sdk.batches import Options
 from inferq.sdk.errors import AlreadyFinal, ClientClosed, WaitTimeout
 from inferq.sdk.http import REQUEST_TIMEOUT_S, Http, Tries
 from inferq.sdk.polling import POLLS_AT_ONCE
-from inferq.sdk.shapes import Job, Record, Refusal, Result, decode_record, id_of, result_of
+from inferq.sdk.records import Record, decode_record
+from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of
 from inferq.sdk.streaming import One, Stream, within
 from inferq.sdk.submitting import Submitting
 from inferq.sdk.watching import Watching
@@ -64,13 +65,13 @@ class AsyncClient:
         timeout_s: float = TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
-        self._url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+        self.url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
         self._key = api_key or os.environ.get(KEY_VARIABLE) or None
         if self._key is not None and not usable(self._key):
             raise ValueError("the API key must have 1 to 255 visible ASCII characters")
         if not timeout_s >= 0 or not 1 <= max_in_flight <= MOST_IN_FLIGHT:
             raise ValueError(f"timeout_s must be 0 or more, and max_in_flight from 1 to {MOST_IN_FLIGHT}")
-        self._http = Http(self._url, key=self._key, connections=max_in_flight + POLLS_AT_ONCE)
+        self._http = Http(self.url, key=self._key, connections=max_in_flight + POLLS_AT_ONCE)
         self._submitting = Submitting(self._http, timeout_s=timeout_s, at_once=max_in_flight)
         self._watching = Watching(self._http, key=self._key)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -138,12 +139,24 @@ class AsyncClient:
         call has been accepted for ``timeout_s``. The options are those of `submit`, the same for all; from an
         idempotency key one is made for each request, so the same call with the same key finds the same jobs.
 
+        Example:
+            >>> async def main():
+            ...     async with inferq.AsyncClient() as client:
+            ...         jobs = await client.submit_many(f"text {number}" for number in range(1000))
+            ...         return len([record async for record in client.stream(jobs)])
+            >>> asyncio.run(main())
+            1000
+
         Raises:
             KeyRefused, Forbidden: it is so for every text.
         """
         self._open()
         options = Options(model=model, deadline_ms=deadline_ms, priority=priority, webhook=webhook)
-        return await self._submitting.many(texts, options, idempotency_key)
+        outcomes = await self._submitting.many(texts, options, idempotency_key)
+        job = next((outcome for outcome in outcomes if isinstance(outcome, Job)), None)
+        if job is not None:
+            self._watching.learn(job.stream_url)
+        return outcomes
 
     async def result(self, job: Job | str, *, timeout_s: float | None = None) -> Result:
         """Wait for a job's end and return its result; the job is one that `submit` returned, or its id.
@@ -151,6 +164,14 @@ class AsyncClient:
         Raises:
             JobFailed, JobCancelled, JobExpired: it ended without a result; ``record`` says more.
             JobNotFound, WaitTimeout, KeyRefused, Unreachable: as `wait`.
+
+        Example:
+            >>> async def main():
+            ...     async with inferq.AsyncClient() as client:
+            ...         job = await client.submit("the food was cold and the waiter was rude")
+            ...         return await client.result(job, timeout_s=30)
+            >>> asyncio.run(main()).label
+            'NEGATIVE'
         """
         return result_of(await self.wait(job, timeout_s=timeout_s))
 
@@ -183,7 +204,7 @@ class AsyncClient:
         except TimeoutError:
             raise WaitTimeout(f"the text had not been accepted after {timeout_s:g} s") from None
         left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun_s))
-        return await self.result(job, timeout_s=left_s)
+        return result_of(await self._wait(job, left_s, timeout_s))
 
     async def wait(self, job: Job | str, *, timeout_s: float | None = None) -> Record:
         """Wait for a job's end and return its final record, whatever its status.
@@ -194,16 +215,7 @@ class AsyncClient:
             KeyRefused: the API key is missing or wrong.
             Unreachable: neither push nor polling has got an answer for five minutes.
         """
-        job_id, one = id_of(job), One()
-        self._open()
-        self._watching.add(job, job_id, one)
-        try:
-            return await within(timeout_s, one.ended, timeout_s, job_id)
-        finally:
-            self._watching.remove(job_id, one)
-            if one.ended.done() and not one.ended.cancelled():
-                # Looked at, even where a cancellation came with it.
-                one.ended.exception()
+        return await self._wait(job, timeout_s, timeout_s)
 
     async def stream(
         self,
@@ -211,12 +223,20 @@ class AsyncClient:
         *,
         updates: bool = False,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncGenerator[Record, None]:
         """Yield each job's final record as it comes, and with ``updates`` its earlier ones too.
 
         The jobs are taken from ``jobs`` as room comes: at most 10,000 are waited for or not yet read at once, so a
         hundred thousand of them need no more memory than that. Of a job's updates only the last is kept while nobody
         reads. A job that is given twice comes once.
+
+        Example:
+            >>> async def main():
+            ...     async with inferq.AsyncClient() as client:
+            ...         job = await client.submit("the acting is superb")
+            ...         return [record.status async for record in client.stream([job], updates=True)][-1]
+            >>> asyncio.run(main()) == "done"
+            True
 
         Raises:
             JobNotFound: after all others have come, when a job is unknown, another key's, or its record has expired.
@@ -300,6 +320,18 @@ class AsyncClient:
             return decode_record(response.content)
         except msgspec.DecodeError:
             raise answers.unreadable(response.status_code) from None
+
+    async def _wait(self, job: Job | str, left_s: float | None, timeout_s: float | None) -> Record:
+        job_id, one = id_of(job), One()
+        self._open()
+        self._watching.add(job, job_id, one)
+        try:
+            return await within(left_s, one.ended, timeout_s, job_id)
+        finally:
+            self._watching.remove(job_id, one)
+            if one.ended.done() and not one.ended.cancelled():
+                # Looked at, even where a cancellation came with it.
+                one.ended.exception()
 
     def _open(self) -> Http:
         if self._closed:

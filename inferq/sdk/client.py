@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 
 from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient, PriorityName
 from inferq.sdk.loopthread import LoopThread
-from inferq.sdk.shapes import Job, Record, Refusal, Result
+from inferq.sdk.records import Record
+from inferq.sdk.shapes import Job, Refusal, Result
 from inferq.sdk.streaming import within
 
 # Jobs that go to the other thread together.
@@ -43,7 +44,7 @@ class Client:
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self._client = AsyncClient(url, api_key=api_key, timeout_s=timeout_s, max_in_flight=max_in_flight)
-        self._thread = LoopThread("inferq-client")
+        self._thread = LoopThread("inferq-client", self._client.aclose)
 
     def __enter__(self) -> Self:
         return self
@@ -55,13 +56,13 @@ class Client:
 
     def close(self) -> None:
         """Close all connections and end the thread; calls that still wait raise `ClientClosed`."""
-        self._thread.close(self._client.aclose)
+        self._thread.close()
 
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)
         if thread is not None and thread.runs:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-            thread.abandon()
+            thread.close(wait=False)
 
     def check(self) -> None:
         """Make sure that the API is there; raises `Unreachable`, after one try."""
@@ -77,7 +78,14 @@ class Client:
         webhook: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
-        """Submit a text and return the job once it is safely queued; see `AsyncClient.submit`."""
+        """Submit a text and return the job once it is safely queued; see `AsyncClient.submit`.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     job = client.submit("easy to use, looks great", priority="bulk", deadline_ms=60_000)
+            ...     client.record(job).model
+            'builtin'
+        """
         return self._thread.call(
             self._client.submit(
                 text,
@@ -99,7 +107,16 @@ class Client:
         webhook: str | None = None,
         idempotency_key: str | None = None,
     ) -> list[Job | Refusal]:
-        """Submit texts; for each in order its job or why it became none; see `AsyncClient.submit_many`."""
+        """Submit texts; for each in order its job or why it became none; see `AsyncClient.submit_many`.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     outcomes = client.submit_many(["a complete waste of money", ""])
+            >>> [type(outcome).__name__ for outcome in outcomes]
+            ['Job', 'Refusal']
+            >>> print(outcomes[1].error)
+            invalid_request: /text must be a string of 1 to 2000 characters
+        """
         return self._thread.call(
             self._client.submit_many(
                 # Here, since what they come from may use this client.
@@ -113,7 +130,14 @@ class Client:
         )
 
     def result(self, job: Job | str, *, timeout_s: float | None = None) -> Result:
-        """Wait for a job's end and return its result; see `AsyncClient.result`."""
+        """Wait for a job's end and return its result; see `AsyncClient.result`.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     job = client.submit("boring, slow and far too long")
+            ...     client.result(job, timeout_s=30).label
+            'NEGATIVE'
+        """
         return self._thread.call(self._client.result(job, timeout_s=timeout_s))
 
     def run(
@@ -127,7 +151,14 @@ class Client:
         webhook: str | None = None,
         idempotency_key: str | None = None,
     ) -> Result:
-        """Submit a text and return its result; see `AsyncClient.run`."""
+        """Submit a text and return its result; see `AsyncClient.run`.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     result = client.run("She was kind, helpful and very friendly")
+            >>> sorted(result.scores)
+            ['NEGATIVE', 'POSITIVE']
+        """
         return self._thread.call(
             self._client.run(
                 text,
@@ -150,6 +181,12 @@ class Client:
         """Yield each job's final record as it comes; see `AsyncClient.stream`.
 
         The jobs are taken from ``jobs`` on the caller's thread, so they may come from a generator that submits.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     jobs = (client.submit(text) for text in ["I loved it", "it broke after two days"])
+            ...     sorted(record.result["label"] for record in client.stream(jobs))
+            ['NEGATIVE', 'POSITIVE']
         """
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         stream = self._thread.call(self._client.make_stream(updates=updates))
@@ -173,13 +210,37 @@ class Client:
             self._thread.post(stream.close)
 
     def record(self, job: Job | str) -> Record:
-        """Return a job's record as it is now; see `AsyncClient.record`."""
+        """Return a job's record as it is now; see `AsyncClient.record`.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     client.record("0" * 32)
+            Traceback (most recent call last):
+            inferq.sdk.errors.JobNotFound: not_found: no job has this id, or its record has expired
+        """
         return self._thread.call(self._client.record(job))
 
     def cancel(self, job: Job | str) -> Record:
-        """Cancel a job and return its record; see `AsyncClient.cancel`."""
+        """Cancel a job and return its record; see `AsyncClient.cancel`.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     job = client.submit("I loved it")
+            ...     try:
+            ...         status = client.cancel(job).status
+            ...     except inferq.AlreadyFinal:
+            ...         status = client.record(job).status
+            >>> status in {"cancelled", "done"}
+            True
+        """
         return self._thread.call(self._client.cancel(job))
 
     def stats(self) -> dict[str, Any]:
-        """Return the deployment's statistics, as `GET /v1/stats` has them."""
+        """Return the deployment's statistics, as `GET /v1/stats` has them.
+
+        Example:
+            >>> with inferq.Client() as client:
+            ...     sorted(client.stats())[:3]
+            ['batchers', 'batches', 'breakers']
+        """
         return self._thread.call(self._client.stats())

@@ -31,7 +31,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from inferq.errors import FieldError, InferqError
-from inferq.jobs import JobRecord, Status
+from inferq.jobs import Status
+from inferq.sdk.records import Record
 
 
 class ClientError(InferqError):
@@ -121,7 +122,7 @@ class Unreachable(ClientError):
 class JobError(ClientError):
     """The job has ended without a result; ``record`` is its final record."""
 
-    def __init__(self, code: str, detail: str, *, record: JobRecord) -> None:
+    def __init__(self, code: str, detail: str, *, record: Record) -> None:
         super().__init__(code, detail, job_id=record.job_id)
         self.record = record
 
@@ -183,7 +184,7 @@ def refusal(
     return kind(code, detail, status=status, errors=errors, retry_after_s=retry_after_s, job_id=job_id)
 
 
-def of_record(record: JobRecord) -> JobError:
+def of_record(record: Record) -> JobError:
     """Return the error of a job that has ended without a result."""
     if record.status is Status.CANCELLED:
         return JobCancelled("cancelled", "the job was cancelled", record=record)

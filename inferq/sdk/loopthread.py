@@ -16,14 +16,19 @@ _T = TypeVar("_T")
 
 
 class LoopThread:
-    """Runs coroutines for callers on other threads; each call blocks its own thread alone."""
+    """Runs coroutines for callers on other threads, each of which blocks its own alone; ``last`` is run at the end."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, last: Callable[[], Awaitable[None]]) -> None:
+        self._name, self._last = name, last
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a thread to end."""
+        return self._thread is not None and not self._closed
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine to its end; a caller that is interrupted cancels it.
@@ -53,39 +58,38 @@ class LoopThread:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(action)
 
-    def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Run one thing more, cancel what still runs, and end the thread; does nothing the second time."""
+    def close(self, *, wait: bool = True) -> None:
+        """Cancel what still runs and end the thread; does nothing the second time.
+
+        Without ``wait`` it ends soon: the garbage collector may come by on any thread, even this one.
+        """
         with self._guard:
-            if self._closed:
-                return
-            self._closed = True
-            loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(_end(last), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-    def abandon(self) -> None:
-        """End the thread soon, without waiting: for the garbage collector, which may run on any thread."""
-        self._closed = True
-        if self._loop is not None and self._loop.is_running():
+            runs, self._closed = self.runs, True
+        if runs and self._loop is not None and self._thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
-
-    @property
-    def runs(self) -> bool:
-        """Whether there is a thread to end."""
-        return self._thread is not None and not self._closed
+            if wait:
+                self._thread.join()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._closed:
             raise ClientClosed
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+            self._thread = threading.Thread(
+                target=_run, args=(self._loop, self._last), name=self._name, daemon=True
+            )
             self._thread.start()
         return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable[None]]) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_end(last))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 async def _end(last: Callable[[], Awaitable[None]]) -> None:

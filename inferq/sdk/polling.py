@@ -15,7 +15,7 @@ import msgspec
 
 from inferq.sdk.errors import ClientError, Forbidden, JobNotFound, KeyRefused, RequestRefused, Unreachable
 from inferq.sdk.http import REQUEST_TIMEOUT_S, Http, refusal_of
-from inferq.sdk.shapes import Record, decode_record
+from inferq.sdk.records import Record, decode_record
 from inferq.sdk.watchlist import Watchlist
 
 POLLS_AT_ONCE: Final = 8

@@ -1,15 +1,17 @@
-"""What a client hands out: jobs, refusals, records and results. Pure.
+"""What a client hands out: jobs, refusals and results; records have a module of their own. Pure.
 
-All are frozen. A record keeps the JSON that it came as, for those who hand it on.
+All are frozen.
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from inferq.jobs import JobRecord, Status, Timings
-from inferq.sdk.errors import ClientError, JobNotFound, of_record
+from inferq import jobs
+from inferq.jobs import Status, Timings
+from inferq.sdk.errors import ClientError, JobFailed, JobNotFound, of_record
+from inferq.sdk.records import Record
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +40,6 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return self.error.detail
 
 
-class Record(JobRecord, frozen=True, kw_only=True):
-    """A job's record as everybody sees it; ``raw`` is the JSON that it came as."""
-
-    raw: bytes = b""
-
-
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What a job came to: the best label, its probability, and the probability of each label.
 
@@ -61,30 +57,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{0,99}[A-Za-z0-9_:-]")
-_record_decoder = msgspec.json.Decoder(Record)
-
-
-def decode_record(raw: bytes) -> Record:
-    """Decode a record; raises `msgspec.DecodeError` when it is none."""
-    try:
-        record = _record_decoder.decode(raw)
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise msgspec.DecodeError("not a record") from error
-    # It is nobody else's yet.
-    msgspec.structs.force_setattr(record, "raw", bytes(raw))
-    return record
 
 
 def result_of(record: Record) -> Result:
     """Return what a final record holds; raises `JobError` when the job ended without a result."""
-    if record.status is not Status.DONE or record.result is None:
+    if record.status is not Status.DONE:
         raise of_record(record)
-    fields: dict[str, Any] = record.result
+    try:
+        found = msgspec.convert(record.result, jobs.Result)
+    except msgspec.ValidationError:
+        raise JobFailed("no_result", "the record holds no classification", record=record) from None
     return Result(
-        label=fields["label"],
-        score=fields["score"],
-        scores=fields["scores"],
-        truncated=fields["truncated"],
+        label=found.label,
+        score=found.score,
+        scores=found.scores,
+        truncated=found.truncated,
         cached=record.cached,
         job_id=record.job_id,
         timings=record.timings_ms,

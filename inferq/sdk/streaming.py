@@ -8,7 +8,8 @@ from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from inferq.sdk.errors import ClientError, JobNotFound, WaitTimeout
-from inferq.sdk.shapes import Job, Record, id_of
+from inferq.sdk.records import Record
+from inferq.sdk.shapes import Job, id_of
 from inferq.sdk.watching import Watching
 
 _T = TypeVar("_T")
@@ -21,8 +22,8 @@ MOST_MISSING: Final = 100
 class Stream:
     """Waits for jobs that are added, until `finish` says that no more will be."""
 
-    def __init__(self, watching: Watching, *, updates: bool, window: int = WINDOW) -> None:
-        self._watching, self.updates, self._window = watching, updates, window
+    def __init__(self, watching: Watching, *, updates: bool) -> None:
+        self._watching, self.updates, self._window = watching, updates, WINDOW
         self._waiting: set[str] = set()
         self._ready: dict[str, Record] = {}
         # Final records that nobody has taken; an update is one of a job that is still waited for.

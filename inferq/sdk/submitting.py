@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from inferq.errors import first_of
 from inferq.sdk import answers
 from inferq.sdk.batches import Batch, Options, body_of, check_key, join, key_of
-from inferq.sdk.errors import ClientError, RequestRefused, Unreachable
+from inferq.sdk.errors import ClientError, QuotaExceeded, RequestRefused, Unreachable
 from inferq.sdk.http import Http, refusal_of
 from inferq.sdk.patience import Patience, Retries
 from inferq.sdk.shapes import Job, Refusal
@@ -76,21 +76,28 @@ class _Call:
         outcomes.extend([None] * len(bodies))
 
     async def run(self) -> None:
-        """Send, and send again what may pass later."""
+        """Send, and send again what may pass later; what the key's quota does not let pass at once goes in parts."""
         left = list(range(len(self._bodies)))
-        retries, tries = Retries(self._patience), 0
+        retries, tries, most = Retries(self._patience), 0, len(left)
         while left:
-            error, asked_s = await self._try(left, tries)
-            if error is None:
-                return
-            if isinstance(error, list):
+            part, rest = left[:most], left[most:]
+            error, asked_s = await self._try(part, tries)
+            if isinstance(error, QuotaExceeded) and len(part) > 1:
+                # So many at once may be more than can ever pass.
+                most, tries = len(part) // 2, tries + 1
+                continue
+            refused: dict[int, RequestRefused] = {}
+            if error is None or isinstance(error, list):
                 # What is left was refused one by one, so the key has seen its answer.
-                refused: dict[int, RequestRefused] = dict(error)
-                left, tries = list(refused), tries + 1
+                refused = dict(error or ())
+                left, tries, most = [*refused, *rest], tries + 1, most * 2
+            if error is None:
+                continue
+            last = error[-1][1] if isinstance(error, list) else error
             wait_s = retries.next_s(time.monotonic(), asked_s)
             if wait_s is None:
                 for index in left:
-                    self._settle(index, refused[index] if isinstance(error, list) else error)
+                    self._settle(index, refused.get(index, last))
                 return
             await asyncio.sleep(wait_s)
 
@@ -116,7 +123,7 @@ class _Call:
             )
             if refusal.status in answers.OF_THE_KEY:
                 raise refusal
-            if refusal.status in answers.RETRIED:
+            if response.status_code in answers.RETRIED:
                 return refusal, refusal.retry_after_s
             for index in left:
                 self._settle(index, refusal)
@@ -137,6 +144,8 @@ class _Call:
 
 
 async def _batches(texts: Iterable[str] | AsyncIterable[str], options: Options) -> AsyncIterator[list[bytes]]:
+    if isinstance(texts, str):
+        raise TypeError("texts must be several strings, not one")
     fields, batch = options.fields, Batch()
     async for text in each_of(texts):
         body = body_of(text, fields)

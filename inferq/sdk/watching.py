@@ -24,7 +24,8 @@ from inferq.sdk.fates import Fate, may_carry, socket_url
 from inferq.sdk.http import Http
 from inferq.sdk.polling import GIVE_UP_S, Polling
 from inferq.sdk.pushlink import LATER_S, PushLink, Unreadable
-from inferq.sdk.shapes import Job, Record, decode_record
+from inferq.sdk.records import Record, decode_record
+from inferq.sdk.shapes import Job
 from inferq.sdk.watchlist import GRACE_S, MOST_JOBS, Watchlist
 
 
@@ -96,7 +97,7 @@ class Watching:
         if not self._watchers:
             self._polling.answered()
         if not self._tasks:
-            self._start(now_s)
+            self._start()
         self._watchers[job_id] = {watcher}
         self._list.add(job_id, now_s)
         self._wake()
@@ -114,6 +115,8 @@ class Watching:
         """Take note of where the deployment pushes."""
         url = socket_url(stream_url)
         if url is not None and may_carry(self._key, api_secure=self._http.secure, url=url):
+            if self._url is None:
+                self._hope()
             self._url = url
             self._learned.set()
 
@@ -229,13 +232,16 @@ class Watching:
                 watcher.failed(job_id, make())
         self._wake()
 
-    def _start(self, now_s: float) -> None:
-        self._hopeful = True
-        self._list.connecting(now_s)
+    def _start(self) -> None:
+        self._hope()
         for work, name in ((self._link.run(), "inferq-push"), (self._polling.run(), "inferq-polls")):
             task = asyncio.create_task(work, name=name)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
+
+    def _hope(self) -> None:
+        self._hopeful = True
+        self._list.connecting(time.monotonic())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():

@@ -113,9 +113,12 @@ def frame_of(record: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
     return {"type": kind, "job_id": record["job_id"], "seq": record["seq"], "job": record}
 
 
-def _event(frame: Mapping[str, Any]) -> str:
-    data = json.dumps(frame, separators=(",", ":"))
-    return f"event: {frame['type']}\nid: {frame['seq']}\ndata: {data}\n\n"
+def _event(frame: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "event": frame["type"],
+        "id": str(frame["seq"]),
+        "data": json.dumps(frame, separators=(",", ":")),
+    }
 
 
 # By name: what it shows, and the value.
@@ -123,7 +126,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "text_alone": ("A text and nothing else", _TEXT),
     "all_fields": (
         "Every field",
-        {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk"},
+        {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk",
+         "webhook": "https://example.com/inferq"},
     ),
     "two_texts": (
         "Two texts, one of them of low priority",
@@ -156,10 +160,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "failed": ("A job that failed", _FAILED),
     "cancelled": ("A job that was cancelled", _CANCELLED),
     "ended": ("A job is done", frame_of(_DONE)),
-    "stream": (
-        "A job that a batcher starts and ends",
-        "retry: 2150\n" + "".join(map(_event, (frame_of(_QUEUED, SNAPSHOT), frame_of(_DONE)))),
+    "first_event": (
+        "The record as it was found",
+        {"retry": 2150, **_event(frame_of(_QUEUED, SNAPSHOT))},
     ),
+    "last_event": ("The job is done, and the stream ends", _event(frame_of(_DONE))),
     "statistics": (
         "A pipeline at work",
         {

@@ -12,6 +12,8 @@ import msgspec
 from inferq.jobs import JobRecord, Result
 from ingress.description.meanings import FIELDS
 
+# What the notifier takes in one message; a test holds it to that.
+MOST_JOB_IDS: Final = 5000
 MOST_KEY: Final = 255
 
 
@@ -44,6 +46,24 @@ class ErrorFrame(msgspec.Struct, kw_only=True, omit_defaults=True):
     job_id: str = ""
 
 
+class StreamedEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One event of a stream of Server-Sent Events, as an EventSource dispatches it."""
+
+    event: Literal[
+        "snapshot",
+        "job.queued",
+        "job.running",
+        "job.done",
+        "job.failed",
+        "job.cancelled",
+        "job.expired",
+        "error",
+    ]
+    data: str
+    id: str = ""
+    retry: int = 0
+
+
 class Subscribe(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Follow jobs, until each has ended."""
 
@@ -69,21 +89,8 @@ class Auth(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 SAID: Final = (Subscribe, Unsubscribe, Auth)
 PUSHED: Final = (JobFrame, ErrorFrame, JobRecord, Result)
 
-_FRAME: Final = FIELDS["FinalFrame"]
-
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     **FIELDS,
-    "JobFrame": {
-        **_FRAME,
-        "type": "`snapshot` shows the record as it was found; any other names its status, with `job.` before it.",
-        "job": "The record.",
-    },
-    "ErrorFrame": {
-        "type": "Always `error`.",
-        "code": "What is wrong, for programs.",
-        "detail": "What is wrong, for people.",
-        "job_id": "The job that it is about; absent where it is about none.",
-    },
     "Subscribe": {
         "action": "What is asked.",
         "job_ids": "The jobs.",

@@ -171,10 +171,11 @@ OPERATIONS: Final = (
         answers=(
             Answer(
                 status=200,
-                meaning="The stream.",
+                meaning="The stream; each of its events is as the schema says.",
                 media_type="text/event-stream",
+                schema="StreamedEvent",
                 header_fields=("Cache-Control.no-store", "X-Accel-Buffering"),
-                examples=("stream",),
+                examples=("first_event", "last_event"),
             ),
             Answer(
                 status=204,

@@ -1,4 +1,4 @@
-"""The description of what is pushed: AsyncAPI 3.0, from the types of the frames. Pure.
+"""The description of what is pushed: AsyncAPI 3.0, from the types of the frames.
 
 In AsyncAPI's words the services *send* what clients receive. `ADDRESS` stands where the address of the ingress goes,
 which each reader's own request tells.
@@ -37,10 +37,10 @@ missed."""
 _CLOSES: Final = """\
 An API key goes into `Authorization: Bearer <key>` of the handshake, or into the message `auth`, sent first and within \
 5 s. Refusals accept the connection and then close it, so that browsers see the code: 1000 all is said, 1009 a \
-message is too large, 1012 the service restarts, 4008 the client does not read what it is sent, 4400 a message is \
-none of these (an error frame says what is wrong), 4401 no valid API key, 4403 the `Origin` is not allowed, 4404 no \
-such job or path, 4429 too many connections, or too many jobs on one. The server pings; a client that does not answer \
-is taken to be gone."""
+message is larger than 256 KiB, 1011 a ping was not answered, 1012 the service restarts, 4008 the client does not \
+read what it is sent, 4400 a message is none of these (an error frame says what is wrong), 4401 no valid API key, \
+4403 the `Origin` is not allowed, 4404 no such job or path, 4429 too many connections, or too many jobs on one. The \
+server pings; a client that does not answer is taken to be gone."""
 
 _WEBSOCKET: Final = {
     "ws": {
@@ -176,7 +176,7 @@ _MESSAGES: Final[dict[str, tuple[type[msgspec.Struct] | str, str, tuple[Any, ...
         "A message is wrong, or a job is not to be had",
         (
             {"type": "error", "code": "not_found", "detail": "no such job", "job_id": JOB_ID},
-            {"type": "error", "code": "invalid_request", "detail": "there is no such action"},
+            {"type": "error", "code": "bad_message", "detail": "the message is not JSON"},
         ),
     ),
     "record": ("JobRecord", "The final record", (EXAMPLES["done"][1],)),

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from inferq.jobs import BIRTHS, JobRecord, Result
+from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
-from ingress.description.frames import FinalFrame
+from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, JobFrame, StreamedEvent
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
@@ -57,8 +58,8 @@ class AsyncApi(msgspec.Struct, kw_only=True):
 
 
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, FinalFrame, OpenApi, AsyncApi, Health,
-    Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, StreamedEvent, JobFrame, FinalFrame,
+    ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -78,10 +79,22 @@ _PROBLEM: Final[_Rules] = {
     "code": {"pattern": "^[a-z_]+$"},
     "errors": {"minItems": 1},
 }
+_WEBHOOK: Final = {
+    "type": "string",
+    "minLength": len("https://a"),
+    "maxLength": MAX_URL,
+    "format": "uri",
+    "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://",
+}
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
-_IDS: Final = {"items": {"type": "string", "pattern": JOB_ID}}
+_IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
 _RULES: Final[Mapping[str, _Rules]] = {
-    "InferRequest": {"text": {"pattern": NOT_BLANK}},
+    "InferRequest": {"text": {"pattern": NOT_BLANK}, "webhook": {"anyOf": [_WEBHOOK, {"type": "null"}]}},
+    "WebhookState": {
+        "attempts": {"minimum": 0},
+        "last_status": {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 999}, {"type": "null"}]},
+        "next_at": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]},
+    },
     "Accepted": _WHERE,
     "AcceptedItem": {**_WHERE, **_INDEX},
     "RefusedItem": _INDEX,
@@ -111,9 +124,18 @@ _RULES: Final[Mapping[str, _Rules]] = {
     "FinalFrame": _FRAME,
     "JobFrame": _FRAME,
     "ErrorFrame": {"job_id": {"pattern": JOB_ID}, "code": {"pattern": "^[a-z_]+$"}},
+    "StreamedEvent": {
+        "id": {"pattern": "^[0-9]+$"},
+        "retry": {"minimum": 1},
+        "data": {
+            "contentMediaType": "application/json",
+            "contentSchema": {"anyOf": [{"$ref": REF + kind.__name__} for kind in (JobFrame, ErrorFrame)]},
+        },
+    },
     "Subscribe": {
         "job_ids": _IDS,
         "after": {
+            "maxProperties": MOST_JOB_IDS,
             "propertyNames": {"pattern": JOB_ID},
             "additionalProperties": {"type": "integer", "minimum": 0},
         },

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ingress.description.examples import JOB_ID
 from ingress.description.frames import FinalFrame
 
 _TEXT: Final = (
@@ -29,7 +30,7 @@ HEADERS: Final = (
     _header(
         "webhook-id",
         "Names the message: the same on every try.",
-        "msg_0f5e1c7a9b2d4e68a1c3f5079b8d2e46",
+        JOB_ID,
         minLength=1,
     ),
     _header(

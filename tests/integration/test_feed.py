@@ -4,12 +4,13 @@ import asyncio
 import random
 
 import pytest
+from structlog.testing import capture_logs
 
 import inferq.feed as feed_module
-from inferq.feed import snapshot
+from inferq.feed import Feed, snapshot
 from inferq.jobs import FINAL, Status
 from inferq.messages import Event, decode_event
-from inferq.steps import cancel, give_back, start
+from inferq.steps import Origin, cancel, give_back, start
 from tests.deployment import Deployment, finished
 from tests.events import encode_event
 from tests.feeding import created, feeding, into, watched
@@ -67,15 +68,35 @@ async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -
 
 
 async def test_rubbish_on_the_channel_is_passed_over(streams: Deployment) -> None:
-    """Whatever else is published on the channel harms nothing."""
+    """Whatever else is published on the channel harms nothing, and is warned of once for each link."""
     origin = await created(streams)
-    async with feeding(streams) as feed:
-        got = await watched(feed, origin.job.job_id)
-        for payload in (b"", b"\xff\xfe", b"1 job.done\n{}", b"2 job.done x 1\n{}", b"1 job.what x 1\n{}"):
-            await streams.redis.publish(streams.names.event_channel(0), payload)
-        await streams.store.move(start(origin))
-        await eventually(lambda: got)
-        assert feed.ready
+    with capture_logs() as logs:
+        async with feeding(streams) as feed:
+            await passes_rubbish_over(streams, feed, origin)
+            first = [entry["event"] for entry in logs]
+            await streams.redis.client_kill_filter(_type="pubsub")
+            await eventually(lambda: feed.generation == 2 and feed.ready)
+            await passes_rubbish_over(streams, feed, await created(streams))
+    assert first.count("feed.undecodable") == 1
+    assert [entry["event"] for entry in logs].count("feed.undecodable") == 2
+
+
+async def passes_rubbish_over(streams: Deployment, feed: Feed, origin: Origin) -> None:
+    """Publish rubbish, and see that a job is heard of all the same."""
+    got = await watched(feed, origin.job.job_id)
+    odd = (
+        b"",
+        b"\xff\xfe",
+        b"1 job.done\n{}",
+        b"2 job.done x 1\n{}",
+        b"1 job.what x 1\n{}",
+        b"1 a \xff \xff",
+    )
+    for payload in odd:
+        await streams.redis.publish(streams.names.event_channel(0), payload)
+    await streams.store.move(start(origin))
+    await eventually(lambda: got)
+    assert feed.ready
 
 
 async def test_what_nobody_watches_is_not_decoded(

@@ -6,10 +6,12 @@ import pytest
 
 import inferq.feed as feed_module
 from inferq.background import end, spawn
-from inferq.feed import CHUNK, Feed
+from inferq.feed import Feed
 from inferq.jobs import Status
 from inferq.messages import Event
+from inferq.rereading import CHUNK
 from inferq.steps import cancel, start
+from inferq.telemetry import Metrics
 from tests.deployment import Deployment, finished
 from tests.feeding import created, feeding, into, watched
 from tests.proxy import proxied
@@ -156,13 +158,16 @@ async def test_a_refused_channel_is_asked_for_again(streams: Deployment) -> None
     url = streams.redis_url.replace("redis://", f"redis://{user}:pw@")
     origin = await created(streams)
     try:
-        async with feeding(streams, url) as feed:
+        metrics = Metrics()
+        async with feeding(streams, url, metrics=metrics) as feed:
             async with asyncio.timeout(5.0):
                 got = await watched(feed, origin.job.job_id)
             await streams.store.move(start(origin))
             before = feed.generation
             await eventually(lambda: feed.generation >= before + 2, what="further tries")
             assert not feed.ready
+            feed.tend()
+            assert metrics.registry.get_sample_value("inferq_feed_resubscriptions_total") == 0
             await admin.call("ACL", "SETUSER", user, "allchannels")
             await eventually(lambda: feed.ready)
             await streams.store.move(finished(origin))

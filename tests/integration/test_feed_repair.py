@@ -1,36 +1,38 @@
 """What a feed makes good for once its link was lost: by reading every watched job again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import inferq.feed as feed_module
-from inferq.feed import CHUNK
 from inferq.jobs import Status
 from inferq.messages import Event
+from inferq.rereading import CHUNK
 from inferq.steps import cancel, start
-from inferq.store import Store
 from inferq.subscription import Deliver, Subscription, open_subscription
 from tests.deployment import Deployment, finished
 from tests.events import encode_event
-from tests.feeding import created, feeding, into, watched
+from tests.feeding import created, feeding, hooked, into, watched
 from tests.proxy import proxied
 from tests.support import eventually
 
 pytestmark = pytest.mark.usefixtures("nothing_unheard")
 
 
-class Hooked(Store):
-    """A store of whose reads a test is told before they are made."""
+@pytest.fixture
+def links(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Subscription, Deliver]]:
+    """The links that feeds open from now on, and what each hands its messages to."""
+    opened: list[tuple[Subscription, Deliver]] = []
 
-    before: Callable[[Sequence[str]], Awaitable[None]]
+    async def opening(url: str, deliver: Deliver, **options: Any) -> Subscription:
+        link = await open_subscription(url, deliver, **options)
+        opened.append((link, deliver))
+        return link
 
-    async def read_many(self, job_ids: Sequence[str]) -> list[bytes | None]:
-        """Tell, then read."""
-        await self.before(job_ids)
-        return await super().read_many(job_ids)
+    monkeypatch.setattr(feed_module, "open_subscription", opening)
+    return opened
 
 
 async def test_news_may_come_while_the_gap_is_repaired(streams: Deployment) -> None:
@@ -51,10 +53,11 @@ async def test_news_may_come_while_the_gap_is_repaired(streams: Deployment) -> N
     assert all(heard == sorted(heard, key=lambda event: event.seq) for heard in got.values())
 
 
-async def test_an_interrupted_repair_begins_again(streams: Deployment) -> None:
-    """The link is lost while watched jobs are read again: with the next one all of them are."""
-    store = Hooked(streams.redis, streams.names, job_ttl_s=60, result_ttl_s=60)
-    origins = [streams.job() for _ in range(3 * CHUNK)]
+async def test_an_interrupted_repair_begins_again(
+    streams: Deployment, links: list[tuple[Subscription, Deliver]]
+) -> None:
+    """The link is lost while watched jobs are read again: what is left is not read, but all with the next link."""
+    store, origins = hooked(streams), [streams.job() for _ in range(3 * CHUNK)]
     ids = [origin.job.job_id for origin in origins]
     await store.create_many(origins)
     reads: list[list[str]] = []
@@ -62,9 +65,10 @@ async def test_an_interrupted_repair_begins_again(streams: Deployment) -> None:
     async def before(job_ids: Sequence[str]) -> None:
         reads.append(list(job_ids))
         if len(reads) == 2:
-            # Announced to nobody, and of jobs that have been read already.
             await streams.redis.client_kill_filter(_type="pubsub")
+            # Announced to nobody, and of jobs that have been read already.
             await store.apply([cancel(job_id) for job_id in ids])
+            await eventually(lambda: links[-1][0].lost)
 
     store.before = before
     async with feeding(streams, store=store, reconcile_s=1000.0) as feed:
@@ -72,7 +76,7 @@ async def test_an_interrupted_repair_begins_again(streams: Deployment) -> None:
         await streams.redis.client_kill_filter(_type="pubsub")
         await eventually(lambda: len(got) >= len(ids), what="every end")
         await eventually(lambda: feed.ready)
-    assert [job_id for read in reads[-3:] for job_id in read] == ids
+    assert [job_id for read in reads for job_id in read] == ids[: 2 * CHUNK] + ids
     assert sorted(event.job_id for event in got) == sorted(ids)
 
 
@@ -107,21 +111,16 @@ async def test_a_big_repair_lets_others_have_their_turn(streams: Deployment) -> 
     assert max(told.values()) <= CHUNK
 
 
-async def test_an_older_generation_is_not_heard(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_generation_is_not_heard(
+    streams: Deployment, links: list[tuple[Subscription, Deliver]]
+) -> None:
     """What comes in over a link that was replaced is left out: what it tells was read again since."""
-    delivers: list[Deliver] = []
-
-    async def opened(url: str, deliver: Deliver, **options: Any) -> Subscription:
-        delivers.append(deliver)
-        return await open_subscription(url, deliver, **options)
-
-    monkeypatch.setattr(feed_module, "open_subscription", opened)
     origin = await created(streams)
     async with feeding(streams) as feed:
         got = await watched(feed, origin.job.job_id)
         await streams.redis.client_kill_filter(_type="pubsub")
-        await eventually(lambda: len(delivers) == 2 and feed.ready)
-        for seq, deliver in enumerate(delivers, start=5):
+        await eventually(lambda: len(links) == 2 and feed.ready)
+        for seq, (_, deliver) in enumerate(links, start=5):
             event = Event(job_id=origin.job.job_id, seq=seq, type="job.running", record=b"{}")
             deliver(streams.names.event_channel(0).encode(), encode_event(event))
     assert [event.seq for event in got] == [6]

@@ -1,20 +1,21 @@
 """What a feed did not hear it finds by reading again: rounds over all watched jobs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from inferq.errors import Unavailable
-from inferq.feed import CHUNK, Feed
+from inferq.feed import Feed
 from inferq.jobs import Status
 from inferq.messages import Event
 from inferq.names import Names
-from inferq.steps import cancel, give_back, start
+from inferq.rereading import CHUNK
+from inferq.steps import give_back, start
 from inferq.store import Store
 from inferq.telemetry import Metrics
 from tests.deployment import Deployment, finished
-from tests.feeding import created, feeding, into, watched
+from tests.feeding import created, feeding, hooked, into, watched
 from tests.support import eventually
 
 
@@ -24,31 +25,6 @@ class Elsewhere(Names):
     def event_channel(self, shard: int) -> str:
         """Name another channel than all others do."""
         return f"{super().event_channel(shard)}-elsewhere"
-
-
-class Hooked(Store):
-    """A store that tells a test of each read before it is made, and of what it brought."""
-
-    before: Callable[[Sequence[str]], Awaitable[None]]
-    after: Callable[[Sequence[bytes | None]], Awaitable[None]]
-
-    async def read_many(self, job_ids: Sequence[str]) -> list[bytes | None]:
-        """Tell, read, tell."""
-        await self.before(job_ids)
-        records = await super().read_many(job_ids)
-        await self.after(records)
-        return records
-
-
-async def nothing(_: object) -> None:
-    """Take what is told and do nothing."""
-
-
-def hooked(streams: Deployment) -> Hooked:
-    """A store whose hooks do nothing yet."""
-    store = Hooked(streams.redis, streams.names, job_ttl_s=60, result_ttl_s=60)
-    store.before = store.after = nothing
-    return store
 
 
 def silent(streams: Deployment) -> Store:
@@ -198,21 +174,22 @@ async def test_a_round_is_spread_over_its_time(streams: Deployment) -> None:
 
 async def test_a_round_waits_for_redis(streams: Deployment) -> None:
     """While Redis is away a chunk is tried again until it was read, whatever the state of the subscription."""
-    store, origin = hooked(streams), await created(streams)
-    tries = 0
+    store, origins = hooked(streams), [streams.job() for _ in range(CHUNK + 1)]
+    ids = [origin.job.job_id for origin in origins]
+    await store.create_many(origins)
+    reads: list[Sequence[str]] = []
 
-    async def before(_: Sequence[str]) -> None:
-        nonlocal tries
-        tries += 1
-        if tries <= 3:
+    async def before(job_ids: Sequence[str]) -> None:
+        reads.append(list(job_ids))
+        if len(reads) <= 3:
             raise Unavailable("away")
 
     async with feeding(streams, store=store, reconcile_s=0.05) as feed:
-        got = await watched(feed, origin.job.job_id)
+        await watched(feed, *ids)
         store.before = before
-        await silent(streams).move(cancel(origin.job.job_id))
-        await eventually(lambda: got)
-    assert tries >= 4
+        await eventually(lambda: len(reads) >= 5)
+    assert reads[0] == reads[1] == reads[2] == reads[3]
+    assert sorted([*reads[3], *reads[4]]) == sorted(ids)
 
 
 async def test_a_foreign_record_harms_nobody(streams: Deployment) -> None:

@@ -232,7 +232,7 @@ async def test_deaf_clients_subscribe_and_see_that_they_are_ended() -> None:
             deaf.tell(deafsockets.Tell(do="subscribe", within_s=WITHIN_S))
             assert (await deaf.hear(State, within_s=WITHIN_S)).subscribed == 3
             ending.set()
-            deaf.tell(deafsockets.Tell(do="await", within_s=WITHIN_S))
+            deaf.tell(deafsockets.Tell(do="drain", within_s=WITHIN_S))
             state = await deaf.hear(State, within_s=WITHIN_S)
     assert (state.open, state.closed) == (0, 3)
     assert sorted(asked) == [1, 1, 1, 100, 100, 100]
@@ -309,7 +309,7 @@ async def test_idle_sockets_in_small() -> None:
 
 async def test_slow_clients_in_small() -> None:
     """Those who do not read are ended, and those who read miss nothing."""
-    load = slowclients.Load(deaf=5, jobs=6_000, run=6_000, per_s=1_500.0, healthy=4, bound_mib=64.0)
+    load = slowclients.Load(deaf=5, jobs=5_000, run=5_000, per_s=1_500.0, healthy=4, bound_mib=64.0)
     figures = await slowclients.figures(load, say=lambda text: None)
     for figure in figures:
         assert figure.holds or "p99" in figure.name, figure.line()

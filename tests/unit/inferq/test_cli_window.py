@@ -10,7 +10,8 @@ from inferq.cli.window import Window
 def test_outcomes_come_in_the_order_of_their_places() -> None:
     """Whatever the order in which jobs end, and each exactly once."""
     draw = random.Random(3)
-    window, given, under_way, taken = Window[int](8, in_order=True), [], [], 0
+    window, given, taken = Window[int](8, in_order=True), [], 0
+    under_way: list[int] = []
     while taken < 500 or under_way:
         if taken < 500 and window.free:
             under_way.append(window.take())

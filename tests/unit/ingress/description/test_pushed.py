@@ -14,8 +14,9 @@ from inferq.feed import snapshot
 from inferq.frames import frame, problem
 from inferq.jobs import Status
 from ingress.description.examples import EXAMPLES, JOB_ID
-from ingress.description.frames import MEANINGS, SAID
+from ingress.description.frames import MEANINGS, MOST_JOB_IDS, SAID
 from ingress.description.pushed import asyncapi
+from notifier.requests import BadMessage, decode_client_message
 from tests.messages import Messages
 
 SCHEMA = json.loads(Path("tests/data/asyncapi-3.0.0.json").read_text(encoding="utf-8"))
@@ -148,3 +149,24 @@ def test_examples_of_what_clients_say_are_what_the_types_take() -> None:
     for name, kind in zip(("subscribe", "unsubscribe", "auth"), SAID, strict=True):
         for example in DOCUMENT["components"]["messages"][name]["examples"]:
             msgspec.convert(example["payload"], kind)
+
+
+@pytest.mark.parametrize("name", ["subscribe", "unsubscribe", "auth"])
+def test_what_clients_say_is_what_the_notifier_takes(name: str) -> None:
+    """It decodes each example, and refuses a field too many and more jobs than are described."""
+    for example in DOCUMENT["components"]["messages"][name]["examples"]:
+        decode_client_message(msgspec.json.encode(example["payload"]))
+        longer = {**example["payload"], "more": 1}
+        assert not MESSAGES.valid(name, longer)
+        with pytest.raises(BadMessage):
+            decode_client_message(msgspec.json.encode(longer))
+    if name != "auth":
+        for count in (0, 1, MOST_JOB_IDS, MOST_JOB_IDS + 1):
+            message = {"action": name, "job_ids": [JOB_ID] * count}
+            try:
+                decode_client_message(msgspec.json.encode(message))
+            except BadMessage:
+                taken = False
+            else:
+                taken = True
+            assert MESSAGES.valid(name, message) == taken == (0 < count <= MOST_JOB_IDS)

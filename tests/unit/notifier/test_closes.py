@@ -1,0 +1,15 @@
+"""The close codes."""
+
+from notifier import closes
+
+
+def test_the_codes_are_the_contracts() -> None:
+    """Clients tell by them what to do next."""
+    assert (closes.DONE, closes.RESTART, closes.TOO_SLOW, closes.BAD_MESSAGE) == (1000, 1012, 4008, 4400)
+    assert (closes.NO_KEY, closes.WRONG_ORIGIN, closes.UNKNOWN_JOB, closes.TOO_MANY) == (
+        4401,
+        4403,
+        4404,
+        4429,
+    )
+    assert (closes.UNANSWERED, closes.LOST) == (1011, 1006)
