@@ -213,8 +213,7 @@ local stamp = iso(now)
 local closed = {}
 
 local function move(key, id, values)
-  local v = redis.pcall('HMGET', key, @PUBLIC@, 'charges', 'dead', 'history', 'created_ms', 'quota',
-    'webhook')
+  local v = redis.pcall('HMGET', key, @PUBLIC@, 'charges', 'dead', 'history', 'created_ms', 'quota', 'webhook')
   if v.err then
     if string.find(v.err, 'WRONGTYPE', 1, true) then return {-2, '', 0, 0, 0, '', ''} end
     return v

@@ -16,6 +16,8 @@ from ingress.requests import InferRequest, check_webhook
 # Each takes a kilobyte or two in Redis.
 MOST_WAITING: Final = 500_000
 LOOK_S: Final = 1.0
+# A Redis that takes longer to count is in trouble, and the submit has more need of the time.
+COUNT_S: Final = 0.2
 RETRY_AFTER_S: Final = 60
 
 
@@ -34,8 +36,9 @@ class WebhookDoor:
             return
         self._looked_s = now_s
         try:
-            self._waiting = await self._outbox.pending()
-        except Unavailable:
+            async with asyncio.timeout(COUNT_S):
+                self._waiting = await self._outbox.pending()
+        except (TimeoutError, Unavailable):
             # Whoever asked will hear of it from the next step, which needs Redis too.
             self._looked_s = float("-inf")
 

@@ -44,6 +44,7 @@ jobs = st.builds(
     cache=st.booleans(),
     owner=st.from_regex(r"\A[A-Za-z0-9_.-]{0,64}\Z"),
     counted=st.booleans(),
+    webhook=st.text(st.characters(codec="ascii"), max_size=2000),
 )
 events = st.builds(
     Event,
@@ -106,6 +107,14 @@ def test_only_a_job_that_came_in_with_a_key_names_it() -> None:
     assert (written["owner"], written["counted"]) == ("ann", True)
     assert decode_job(_body(owner="ann", counted=True)).owner == "ann"
     assert [decode_job(_body(counted=counted)).counted for counted in (True, False)] == [True, False]
+
+
+def test_only_a_job_with_a_webhook_names_it() -> None:
+    """Earlier versions know of none, and run the job all the same."""
+    job = Job(job_id="a1", model="m", text="t", created_ms=1, webhook="https://h/x")
+    assert json.loads(encode_job(job))["webhook"] == "https://h/x"
+    assert decode_job(_body(webhook="https://h/x")).webhook == "https://h/x"
+    assert decode_job(_body()).webhook == ""
 
 
 def test_what_may_be_left_out() -> None:

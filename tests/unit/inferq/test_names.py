@@ -21,6 +21,11 @@ def _all(names: Names) -> list[str]:
         names.quota_rate("a1"),
         names.event_channel(0),
         names.open_jobs,
+        names.webhooks,
+        names.webhooks_due,
+        names.webhooks_failed,
+        names.webhook_hosts,
+        names.webhook("a1"),
         names.batchers,
         names.ingresses,
         names.sweeper,
@@ -179,3 +184,11 @@ def test_a_queue_of_dead_letters_is_bounded_and_keeps_what_is_looked_at() -> Non
     assert (arguments["x-max-length"], arguments["x-overflow"]) == (DEAD_LIMIT, "drop-head")
     assert int(arguments["x-delivery-limit"]) > 100_000
     assert "x-dead-letter-exchange" not in arguments
+
+
+def test_webhooks_have_names_of_their_own() -> None:
+    """The scripts make some of them from what names begin with."""
+    names = Names(namespace="t-")
+    sets = [names.webhooks_due, names.webhooks_failed, names.webhook_hosts]
+    assert sets == ["t-webhooks-due", "t-webhooks-failed", "t-webhooks-hosts"]
+    assert (names.webhooks, names.webhook("a1")) == ("t-webhooks", "t-webhook:a1")

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from inferq.errors import CallerError, FieldError, InvalidRequest, ModelNotFound, UnsupportedMediaType
 from inferq.jobs import Priority
+from inferq.webhooks.guard import Hosts
+from inferq.webhooks.policy import Policy
 from ingress.heads import head_of
 from ingress.requests import (
     ALLOWED,
@@ -19,6 +21,7 @@ from ingress.requests import (
     InferRequest,
     check_headers,
     check_model,
+    check_webhook,
     decode,
     wants_cached,
 )
@@ -306,3 +309,27 @@ def test_who_wants_no_cached_answer(values: list[str], wanted: bool) -> None:
 def test_a_hostile_header_is_read_in_one_pass() -> None:
     """However its quotes and escapes are set, each byte is looked at once: a second look at all would take minutes."""
     assert wants_cached(b'"\\' * 500_000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "webhook"),
+    [
+        (None, "", ""),
+        (None, "https://key.example/", "https://key.example/"),
+        ("https://a.example/", "https://key.example/", "https://a.example/"),
+        ("https://a.example/", "", "https://a.example/"),
+    ],
+)
+def test_a_webhook_is_the_jobs_own_or_its_keys(asked: str | None, default: str, webhook: str) -> None:
+    """What the request names goes before what its key has."""
+    policy = Policy(hosts=Hosts(), secret=True)
+    assert check_webhook(InferRequest(text="a", webhook=asked), policy, default) == webhook
+
+
+def test_a_webhook_that_is_not_taken_is_pointed_at() -> None:
+    """The URL is not repeated."""
+    asked = InferRequest(text="a", webhook="https://u:S3CRET@a.example/")
+    with pytest.raises(InvalidRequest) as caught:
+        check_webhook(asked, Policy(hosts=Hosts(), secret=True), "")
+    assert caught.value.detail == "webhook must hold no user or password"
+    assert [error.pointer for error in caught.value.errors] == ["/webhook"]

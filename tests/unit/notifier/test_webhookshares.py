@@ -42,14 +42,24 @@ def test_a_silent_host_has_less_until_it_answers() -> None:
     assert dict(shares.free()) == {}
 
 
-@given(st.lists(st.integers(0, 400), max_size=600))
-def test_what_is_remembered_is_bounded(hosts: list[int]) -> None:
-    """However many hosts are silent; the last ones are known."""
+def test_what_is_remembered_is_bounded() -> None:
+    """However many hosts are silent; the last ones are known, and the oldest is forgotten first."""
     shares = _shares()
-    for host in hosts:
+    for host in range(2 * MOST_SILENT):
         shares.begin(str(host))
         shares.end(str(host), answered=False)
-    assert len(shares.free()) <= MOST_SILENT
+    assert list(shares.free().items()) == [(str(host), 1) for host in range(MOST_SILENT, 2 * MOST_SILENT)]
     assert shares.under_way == 0
-    if hosts:
-        assert shares.free()[str(hosts[-1])] == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=100))
+def test_what_has_ended_leaves_nothing_under_way(tries: list[tuple[int, bool]]) -> None:
+    """Whatever came of it, in whatever order: the room is as it was, and a host is silent as its last try was."""
+    shares = _shares()
+    for host, _ in tries:
+        shares.begin(str(host))
+    assert shares.room == 10 - len(tries)
+    for host, answered in tries:
+        shares.end(str(host), answered=answered)
+    silent = {str(host) for host, answered in dict(tries).items() if not answered}
+    assert (shares.room, dict(shares.free())) == (10, dict.fromkeys(silent, 1))
