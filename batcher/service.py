@@ -209,6 +209,7 @@ class Service:
             seen_ms=self._tally.seen_ms,
             batches=self._tally.totals,
             precision=self._settings.precision,
+            latency=self._tally.latency,
         )
         if self._assembly is not None:
             self._tally.restarted(self._assembly.engine.restarts)

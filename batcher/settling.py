@@ -136,7 +136,7 @@ class Settler:
         steps = [_end(item, one, batch.closed_ms) for item, one in zip(items, said, strict=True)]
         moves = await self._ledger.apply(steps)
         await self._ack_ended(items, moves)
-        self._count(moves)
+        self._count(items, moves)
         await self._keep(by_key)
         return by_key
 
@@ -162,7 +162,7 @@ class Settler:
             else:
                 self._tally.started(int(begun.applied))
         await self._ack_ended([item for item, _ in over], [moved for _, moved in over])
-        self._count([moved for _, moved in over])
+        self._count([item for item, _ in over], [moved for _, moved in over])
         return unburied
 
     async def give_back(self, started: Sequence[Item], waiting: Sequence[Delivery]) -> None:
@@ -203,7 +203,11 @@ class Settler:
             except Unavailable as error:
                 _log.debug("settling.result_not_kept", error=error.detail)
 
-    def _count(self, moves: Sequence[Moved]) -> None:
+    def _count(self, items: Sequence[Item], moves: Sequence[Moved]) -> None:
+        now_ms = wall_ms()
+        for item, moved in zip(items, moves, strict=True):
+            if moved.applied and moved.status is Status.DONE:
+                self._tally.took(now_ms - item.origin.job.created_ms)
         for status in (Status.DONE, Status.FAILED):
             self._tally.ended(status, sum(moved.applied and moved.status is status for moved in moves))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from inferq.heartbeats import BatchTotals
 from inferq.jobs import Status
+from inferq.quantiles import Recent
 from inferq.telemetry import Metrics
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Tally:
         self._restarts = metrics.counter("engine_restarts", "Engine processes that were replaced")
         self._lookups = metrics.counter("cache", "Lookups of results by outcome", "place", "outcome")
         self._twins = metrics.counter("twins", "Jobs that were answered by the run of an equal input")
+        self._recent_wait, self._recent_inference, self._recent_total = Recent(), Recent(), Recent()
 
     def saw(self, queue: str, created_ms: int) -> None:
         """A job came out of a queue."""
@@ -70,10 +72,13 @@ class Tally:
         self._inference.observe(batch.answer.compute_ms / 1000)
         self._predicted.observe(predicted_ms / 1000)
         self._twins.inc(len(batch.twins))
-        observe = self._queue_wait.observe
+        now_s = self.progress_s = time.monotonic()
+        self._recent_inference.add(batch.answer.compute_ms, now_s)
+        observe, remember = self._queue_wait.observe, self._recent_wait.add
         for item in (*batch.items, *batch.twins):
-            observe(max(0.0, item.arrived_ms - item.origin.job.created_ms) / 1000)
-        self.progress_s = time.monotonic()
+            wait_ms = max(0.0, item.arrived_ms - item.origin.job.created_ms)
+            observe(wait_ms / 1000)
+            remember(wait_ms, now_s)
 
     def twin(self) -> None:
         """A job waits for the answer of an equal that runs already."""
@@ -108,6 +113,20 @@ class Tally:
             self._jobs[status].inc(jobs)
             self._ended.append((time.monotonic(), jobs))
             self.progress_s = time.monotonic()
+
+    def took(self, total_ms: float) -> None:
+        """A job has its result, so long after it was accepted."""
+        self._recent_total.add(total_ms, time.monotonic())
+
+    @property
+    def latency(self) -> dict[str, dict[int, int]]:
+        """Times of the last ten seconds, as heartbeats carry them."""
+        now_s = time.monotonic()
+        return {
+            "queue_wait": self._recent_wait.counts(now_s),
+            "inference": self._recent_inference.counts(now_s),
+            "total": self._recent_total.counts(now_s),
+        }
 
     @property
     def drain_rate(self) -> float:

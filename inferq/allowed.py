@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from inferq.apikeys import parse_setting
 from inferq.modelspec import parse as parse_model
 from inferq.origins import parse_origins
+from inferq.webhooks.guard import parse_hosts
+from inferq.webhooks.signing import check_secret
 
 
 def integer(low: int, high: int) -> Callable[[str], int]:
@@ -99,3 +101,14 @@ def origins(text: str) -> str:
     """Take origins of web pages, as they stand."""
     parse_origins(text)
     return text
+
+
+def webhook_hosts(text: str) -> str:
+    """Take the hosts that webhooks may go to besides, as they stand."""
+    parse_hosts(text)
+    return text
+
+
+def webhook_secret(text: str) -> str:
+    """Take the secret that webhooks are signed with, as it stands, or none."""
+    return check_secret(text)

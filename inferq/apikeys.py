@@ -2,10 +2,11 @@
 
 Rules:
 
-1. An entry is `name:key`, then in any order `admin`, `rate=N`, `jobs=N`, each at most once. A key stands for itself or,
-   as `sha256=` with 64 hexadecimal digits, for what has this SHA-256 digest.
-2. A setting holds entries with commas between them, or `@` and the name of a file. A file holds one entry a line; empty
-   lines and lines that begin with `#` are passed over.
+1. An entry is `name:key`, then in any order `admin`, `rate=N`, `jobs=N`, each at most once, then `webhook=URL`, which
+   takes the rest since a URL holds colons. A key stands for itself or, as `sha256=` with 64 hexadecimal digits, for
+   what has this SHA-256 digest.
+2. A setting holds entries with commas between them (one in a URL is written `%2C`), or `@` and the name of a file. A
+   file holds one entry a line; empty lines and lines that begin with `#` are passed over.
 3. No two entries share a name or a key: a name is whose jobs they are, so it must mean one caller.
 4. Of a key only the digest is kept. What is wrong is said by the entry's place, never by its text: of a wrong entry
    nobody knows which part of it is the key.
@@ -18,7 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-FORM: Final = "name:key[:admin][:rate=N][:jobs=N]"
+from inferq.webhooks.url import parse as parse_webhook
+
+FORM: Final = "name:key[:admin][:rate=N][:jobs=N][:webhook=URL]"
 MOST_ENTRIES: Final = 10_000
 SHORTEST_KEY: Final = 16
 LONGEST_KEY: Final = 255
@@ -27,17 +30,22 @@ MOST_JOBS: Final = 10_000_000
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HASHED: Final = "sha256="
+_WEBHOOK: Final = ":webhook="
 _HEX: Final = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Who calls: the name of its key, and what that may do; 0 is no limit."""
+    """Who calls: the name of its key, and what that may do; 0 is no limit.
+
+    ``webhook`` is the URL that is told of its jobs' ends where these name none; empty for none.
+    """
 
     name: str
     admin: bool = False
     rate_per_s: int = 0
     jobs: int = 0
+    webhook: str = ""
 
     @property
     def limited(self) -> bool:
@@ -58,6 +66,7 @@ class Entry:
     admin: bool
     rate_per_s: int | None
     jobs: int | None
+    webhook: str = ""
 
     def caller(self, *, rate_per_s: int, jobs: int) -> Caller:
         """Return who the key makes its caller, with these quotas where the entry sets none of its own."""
@@ -66,6 +75,7 @@ class Entry:
             admin=self.admin,
             rate_per_s=rate_per_s if self.rate_per_s is None else self.rate_per_s,
             jobs=jobs if self.jobs is None else self.jobs,
+            webhook=self.webhook,
         )
 
 
@@ -173,6 +183,7 @@ def _entry(text: str) -> Entry:
         raise ValueError(f"is not {FORM}")
     if not _NAME.fullmatch(name):
         raise ValueError("has a wrong name: it takes 1 to 64 letters, digits and _ . -")
+    rest, webhook = _webhook(rest)
     key, *options = rest.split(":")
     digest = _digest(key)
     given: dict[str, int] = {}
@@ -187,7 +198,19 @@ def _entry(text: str) -> Entry:
         admin="admin" in given,
         rate_per_s=given.get("rate"),
         jobs=given.get("jobs"),
+        webhook=webhook,
     )
+
+
+def _webhook(text: str) -> tuple[str, str]:
+    """Part what precedes a webhook from its URL; whether its host is allowed, the list of hosts says elsewhere."""
+    before, found, webhook = text.partition(_WEBHOOK)
+    if found:
+        try:
+            parse_webhook(webhook)
+        except ValueError as error:
+            raise ValueError(f"has a wrong webhook: it {error}") from None
+    return before, webhook
 
 
 def _digest(key: str) -> bytes:
@@ -211,7 +234,9 @@ def _option(text: str) -> tuple[str, int]:
     word, _, number = text.partition("=")
     most = {"rate": MOST_RATE, "jobs": MOST_JOBS}.get(word)
     if most is None:
-        raise ValueError("has something behind its key that is not admin, rate=N or jobs=N")
+        raise ValueError(
+            "has something behind its key that is not admin, rate=N, jobs=N or, at the end, webhook=URL"
+        )
     if not re.fullmatch(r"[0-9]{1,9}", number) or int(number) > most:
         raise ValueError(f"has a wrong {word}: it takes a whole number from 0 to {most}")
     return word, int(number)

@@ -2,14 +2,15 @@
 
 An event is a hint, the record is the truth. So the order for a watcher is: `watch`, then `look`, then wait. When the
 subscription was lost, every watched job is read again after it stands anew, since what was announced in between reached
-nobody. A link that died without a word is noticed by a ping that is not answered.
+nobody. A link that died without a word is noticed by a ping that is not answered. Whatever is missed all the same is
+found by rounds that look at every watched job again and again.
 
 Only channels of watched jobs are subscribed to, and each of them tells of every job in its shard: most are watched
-elsewhere or not at all, so an event is decoded only where somebody watches its job.
+elsewhere or not at all, so of an event that nobody here waits for only the id is looked at.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -17,24 +18,35 @@ import structlog
 from redis.exceptions import RedisError
 
 from inferq.backoff import Backoff
+from inferq.channels import Channels
 from inferq.errors import Unavailable, Undecodable
-from inferq.jobs import FINAL, decode_record
+from inferq.feedfigures import FeedFigures
 from inferq.messages import VERSION, Event, decode_event
+from inferq.rereading import CHUNK, Rereading, event_of
+from inferq.snapshots import snapshot
 from inferq.store import Owned, Store
 from inferq.subscription import Subscription, open_subscription
+from inferq.telemetry import Metrics
+from inferq.watched import Watch, Watched, Watcher
+
+__all__ = ["Feed", "Watcher", "snapshot"]
 
 PING_EVERY_S: Final = 2.0
 # A subscription that is silent for this long in spite of pings is dead.
 SILENCE_S: Final = 6.0
 CONNECT_TIMEOUT_S: Final = 2.0
-CHUNK: Final = 256
+# A link that stood for less has not shown that the trouble is over.
+STOOD_S: Final = 2.0
+# Every watched job is read again within this.
+RECONCILE_S: Final = 30.0
+LINGER_S: Final = 30.0
+TEND_EVERY_S: Final = 1.0
 
 _AWAY: Final = (RedisError, OSError, TimeoutError)
 _VERSION: Final = str(VERSION).encode()
+# No header of an event is longer: an id has at most 100 characters.
+_HEAD_BYTES: Final = 160
 _log = structlog.get_logger(__name__)
-
-Watcher = Callable[[Event | None], None]
-"""Takes an event; None says that the record is gone, and that nothing more will come."""
 
 
 class Feed:
@@ -42,19 +54,38 @@ class Feed:
 
     A final event is always delivered, even where a record that was lost was rebuilt and counts from 1 again.
 
-    ``redis_url`` is where the store is: a subscription needs a connection of its own.
+    ``redis_url`` is where the store is: a subscription needs a connection of its own. Each watched job is read again
+    within ``reconcile_s``. A channel that nobody needs any more is heard for another ``linger_s``; that is looked after
+    every ``tend_every_s``, when ``metrics``, if there are any, are brought up to date as well.
     """
 
-    def __init__(self, store: Store, redis_url: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        redis_url: str,
+        *,
+        metrics: Metrics | None = None,
+        reconcile_s: float = RECONCILE_S,
+        linger_s: float = LINGER_S,
+        tend_every_s: float = TEND_EVERY_S,
+    ) -> None:
         self._store, self._redis_url = store, redis_url
-        self._watchers: dict[str, list[Watcher]] = {}
-        self._last_seq: dict[str, int] = {}
-        # How many watched jobs there are behind each channel, and the confirms of those that are subscribed to.
-        self._users: dict[str, int] = {}
-        self._confirms: dict[str, asyncio.Future[Any]] = {}
+        self._tend_every_s = tend_every_s
+        self._figures = FeedFigures(metrics)
+        names = store.names
+        self._names = [names.event_channel(shard) for shard in range(names.event_shards)]
+        self._channels = Channels(linger_s)
+        self._watched = Watched(lambda job_id: self._channels.drop(self._channel(job_id)))
+        self._jobs = self._watched.jobs
+        self._rereading = Rereading(
+            store, self._watched, self._figures, reconcile_s=reconcile_s, tell=self._tell, call=self._call
+        )
         self._hearers: dict[bytes, Callable[[bytes], None]] = {}
+        # Channels that were asked for over this link, and Redis's confirms.
+        self._confirms: dict[str, asyncio.Future[Any]] = {}
         self._link: Subscription | None = None
         self._generation = 0
+        self._odd_in = 0
         self._ready = asyncio.Event()
 
     @property
@@ -63,27 +94,24 @@ class Feed:
         return self._ready.is_set()
 
     @property
+    def generation(self) -> int:
+        """How many links were tried so far; what an earlier one brings is not heard."""
+        return self._generation
+
+    @property
     def watched_jobs(self) -> int:
-        """How many jobs are watched."""
-        return len(self._watchers)
+        """How many jobs are watched; the callers, each of which bounds its own, bound this."""
+        return len(self._jobs)
 
     def watch(self, job_id: str, watcher: Watcher) -> Callable[[], None]:
-        """Register a watcher; call what is returned to end it. The caller has a `look` after this, not before."""
-        if job_id not in self._watchers:
-            self._watchers[job_id] = []
+        """Register a watcher; call what is returned to end it. The caller has a `look` after this, not before.
+
+        A watcher must neither block nor raise. How many jobs are watched is for the callers to bound: each costs some
+        300 bytes, a share in a read for every half of the time of reconciliation, and one in each repair.
+        """
+        if job_id not in self._jobs:
             self._use(self._channel(job_id))
-        self._watchers[job_id].append(watcher)
-
-        def end() -> None:
-            watchers = self._watchers.get(job_id, [])
-            if watcher in watchers:
-                watchers.remove(watcher)
-                if not watchers:
-                    del self._watchers[job_id]
-                    self._last_seq.pop(job_id, None)
-                    self._users[self._channel(job_id)] -= 1
-
-        return end
+        return self._watched.begin(job_id, watcher)
 
     async def look(self, job_ids: Sequence[str]) -> list[Owned | None]:
         """Read the records of watched jobs, once everything that is announced of them from now on will be heard.
@@ -95,10 +123,14 @@ class Feed:
         """
         confirms = [self._confirms.get(channel) for channel in set(map(self._channel, job_ids))]
         if waiting := [confirm for confirm in confirms if confirm is not None and not confirm.done()]:
+            # Bounded: a link on which a confirm does not come ends, and that fails it.
             await asyncio.wait(waiting)
         found: list[Owned | None] = []
         for start in range(0, len(job_ids), CHUNK):
-            found += await self._store.owned_many(job_ids[start : start + CHUNK])
+            for owned in await self._store.owned_many(job_ids[start : start + CHUNK]):
+                if owned is not None and (event := event_of(owned.record)) is not None:
+                    self._watched.looked(event)
+                found.append(owned)
         return found
 
     def hear(self, channel: str, hearer: Callable[[bytes], None]) -> None:
@@ -106,8 +138,22 @@ class Feed:
         self._hearers[channel.encode()] = hearer
         self._use(channel)
 
+    def tend(self) -> None:
+        """Leave channels that nobody needs, and bring the metrics up to date; `run` does it now and then."""
+        if (link := self._link) is not None:
+            for channel in self._channels.leave(list(self._confirms), asyncio.get_running_loop().time()):
+                del self._confirms[channel]
+                link.leave(channel)
+        self._figures.show(channels=len(self._confirms), watched_jobs=len(self._jobs))
+
     async def run(self) -> None:
         """Keep the subscription, for ever; cancel to end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_link(), name="feed-link")
+            tasks.create_task(self._rereading.rounds(), name="feed-rounds")
+            tasks.create_task(self._tend(), name="feed-tend")
+
+    async def _keep_link(self) -> None:
         backoff = Backoff()
         while True:
             try:
@@ -119,6 +165,7 @@ class Feed:
             await asyncio.sleep(backoff.next_s())
 
     async def _follow(self, backoff: Backoff) -> None:
+        loop = asyncio.get_running_loop()
         self._generation += 1
         link = await open_subscription(
             self._redis_url,
@@ -129,71 +176,70 @@ class Feed:
         )
         try:
             self._link = link
-            self._confirms = {channel: link.hear(channel) for channel, users in self._users.items() if users}
-            await asyncio.gather(*self._confirms.values())
-            await self._repair()
+            self._confirms = {channel: link.hear(channel) for channel in self._channels.needed}
+            if self._confirms:
+                await asyncio.wait(self._confirms.values())
+            link.require_life()
+            self._figures.links += 1
+            await self._rereading.everything(link.require_life)
             self._ready.set()
-            backoff.reset()
             _log.debug("feed.subscribed")
-            await link.end()
+            begun_s = loop.time()
+            try:
+                await link.end()
+            finally:
+                if loop.time() - begun_s >= STOOD_S:
+                    backoff.reset()
         finally:
             self._link = None
             self._confirms = {}
             link.abort()
 
+    async def _tend(self) -> None:
+        while True:
+            self.tend()
+            await asyncio.sleep(self._tend_every_s)
+
     def _channel(self, job_id: str) -> str:
-        names = self._store.names
-        return names.event_channel(names.event_shard(job_id))
+        return self._names[self._store.names.event_shard(job_id)]
 
     def _use(self, channel: str) -> None:
-        self._users[channel] = self._users.get(channel, 0) + 1
+        self._channels.use(channel)
         if self._link is not None and channel not in self._confirms:
             self._confirms[channel] = self._link.hear(channel)
-
-    async def _repair(self) -> None:
-        """Read every watched job again, and deliver it as if it had just been announced."""
-        ids = list(self._watchers)
-        for start in range(0, len(ids), CHUNK):
-            await self._deliver_records(ids[start : start + CHUNK])
-
-    async def _deliver_records(self, job_ids: Iterable[str]) -> None:
-        for record in await self._store.read_many(list(job_ids)):
-            if record is not None:
-                self._deliver(snapshot(record))
 
     def _route(self, generation: int, channel: bytes, payload: bytes) -> None:
         if generation != self._generation:
             return
-        if (hearer := self._hearers.get(channel)) is not None:
-            hearer(payload)
+        if self._hearers and (hearer := self._hearers.get(channel)) is not None:
+            self._call(hearer, payload)
             return
-        head = payload.split(b" ", 3)
-        if (
-            head[0] == _VERSION
-            and len(head) == 4
-            and head[2].decode("ascii", "replace") not in self._watchers
-        ):
-            return
+        self._figures.events += 1
+        try:
+            version, _, job_id, _ = payload[:_HEAD_BYTES].split(b" ", 3)
+            if version == _VERSION and job_id.decode() not in self._jobs:
+                return
+        except ValueError:
+            pass  # What is wrong with it is said below.
         try:
             event = decode_event(payload)
         except Undecodable as error:
-            _log.warning("feed.undecodable", error=error.reason)
+            if self._odd_in != generation:
+                # Once a link: where another version announces, all that it says is like this.
+                self._odd_in = generation
+                _log.warning("feed.undecodable", error=error.reason)
             return
-        self._deliver(event)
+        self._tell(self._watched.announced(event), event)
 
-    def _deliver(self, event: Event) -> None:
-        watchers = self._watchers.get(event.job_id)
-        if not watchers:
-            return
-        # What was announced before a repair may come in after it.
-        if event.seq < self._last_seq.get(event.job_id, 0) and event.status not in FINAL:
-            return
-        self._last_seq[event.job_id] = event.seq
-        for watcher in tuple(watchers):
-            watcher(event)
+    def _tell(self, watches: Sequence[Watch], event: Event) -> None:
+        for watch in watches:
+            # One watcher may end another.
+            if watch.job is not None:
+                self._call(watch.watcher, event)
 
-
-def snapshot(record: bytes) -> Event:
-    """Make an event of a record that was read."""
-    decoded = decode_record(record)
-    return Event(job_id=decoded.job_id, seq=decoded.seq, type=f"job.{decoded.status}", record=record)
+    def _call(self, watcher: Callable[[Any], None], news: object) -> None:
+        try:
+            watcher(news)
+        except Exception as error:
+            # The others have a right to it all the same.
+            _log.error("feed.watcher_failed", exc_info=error)

@@ -50,7 +50,8 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     engine reports, ``fallback_reason`` why it is not the one that was asked for. ``drain_rate`` is jobs ended a second,
     over the last ten; ``recent_rate`` is the same over a shorter time where enough has ended in it, ``capacity_rate``
     what it can end when there is always work. ``digest`` and ``precision`` say what an answer is an answer of; the
-    digest is empty until the model is loaded. ``layout`` says how the engine runs batches.
+    digest is empty until the model is loaded. ``layout`` says how the engine runs batches. ``latency`` counts the
+    times of the last seconds, by what was timed and then by bucket (`inferq.quantiles`).
     """
 
     id: str
@@ -69,6 +70,7 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     layout: str = ""
     recent_rate: float = 0.0
     capacity_rate: float = 0.0
+    latency: dict[str, dict[int, int]] = {}
     cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
 
 

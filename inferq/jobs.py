@@ -16,7 +16,7 @@ written once and enforced where the write happens.
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -122,6 +122,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Times are milliseconds since the epoch; ``deadline_ms`` is absolute here, or None. ``cache`` is False when the
     caller wants an answer of its own: it is neither taken from a cache nor kept in one. ``owner`` names the API key
     that it came with, empty without keys; ``counted`` says that it counts towards that key's unfinished jobs.
+    ``webhook`` is the URL that is told of its end, empty for none.
     """
 
     job_id: str
@@ -133,6 +134,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cache: bool = True
     owner: str = ""
     counted: bool = False
+    webhook: str = ""
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,8 +175,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     truncated: bool
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What everybody sees of a job: polling, waiting and push show this same record."""
+class WebhookState(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a job's webhook so far: tries that came to an end, and what the last one came to.
+
+    ``last_status`` is null where there was no answer, ``last_error`` after a delivery; ``next_at`` is null but between
+    two tries.
+    """
+
+    state: Literal["pending", "delivered", "failed"]
+    attempts: int
+    last_status: int | None
+    last_error: str | None
+    next_at: datetime | None
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What everybody sees of a job: polling, waiting and push show this same record.
+
+    ``webhook`` is there only where one was asked for.
+    """
 
     job_id: str
     status: Status
@@ -190,6 +209,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
     timings_ms: Timings | None
     batch: BatchInfo | None
+    webhook: WebhookState | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def final(self) -> bool:

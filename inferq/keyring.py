@@ -22,10 +22,11 @@ import structlog
 from inferq.apikeys import ANYONE, LONGEST_KEY, Caller, Entry, digest_of, file_of, parse_file, parse_setting
 from inferq.errors import OperatorError, Unauthorized
 from inferq.settings import Settings
+from inferq.webhooks.policy import Policy
 
 LOOK_EVERY_S: Final = 1.0
-# Ten thousand of the longest entries are half of this.
-MOST_FILE_BYTES: Final = 8 * 1024 * 1024
+# Ten thousand of the longest entries are less than this.
+MOST_FILE_BYTES: Final = 32 * 1024 * 1024
 _SCHEME: Final = b"bearer "
 _MOST_HEADER_BYTES: Final = len(_SCHEME) + LONGEST_KEY
 
@@ -38,12 +39,16 @@ _Mark = tuple[int, ...]
 class KeyRing:
     """The keys, and who they make their callers; without any key everybody is `ANYONE`.
 
+    ``webhooks`` says which webhooks the keys may have; without it any that has the form of one.
+
     Raises:
-        OperatorError: the file of the keys cannot be used.
+        OperatorError: the file of the keys cannot be used, or a key's webhook is not taken here.
     """
 
-    def __init__(self, setting: str, *, rate_per_s: int = 0, jobs: int = 0) -> None:
-        self._rate_per_s, self._jobs = rate_per_s, jobs
+    def __init__(
+        self, setting: str, *, rate_per_s: int = 0, jobs: int = 0, webhooks: Policy | None = None
+    ) -> None:
+        self._rate_per_s, self._jobs, self._webhooks = rate_per_s, jobs, webhooks
         self._secret = secrets.token_bytes(32)
         name = file_of(setting)
         self._file = None if name is None else Path(name).absolute()
@@ -55,12 +60,20 @@ class KeyRing:
             entries, self._mark, open_to_others = _first_read(self._file, setting)
             if open_to_others:
                 _log.warning("keys.readable_by_others", file=str(self._file), cure="chmod 600 it")
-        self._callers = self._table(entries)
+        try:
+            self._callers = self._table(entries)
+        except ValueError as error:
+            raise OperatorError(f"INFERQ_API_KEYS: {error}") from None
 
     @classmethod
     def of(cls, settings: Settings) -> "KeyRing":
         """Make the ring that settings name; raises OperatorError."""
-        return cls(settings.api_keys, rate_per_s=settings.key_rate, jobs=settings.key_jobs)
+        return cls(
+            settings.api_keys,
+            rate_per_s=settings.key_rate,
+            jobs=settings.key_jobs,
+            webhooks=Policy.of(settings),
+        )
 
     @property
     def keys(self) -> int:
@@ -116,7 +129,14 @@ class KeyRing:
         entries, self._mark, _ = _read(file)
         return self._table(entries)
 
-    def _table(self, entries: Iterable[Entry]) -> dict[bytes, tuple[bytes, Caller]]:
+    def _table(self, entries: Sequence[Entry]) -> dict[bytes, tuple[bytes, Caller]]:
+        """Return the table that callers are looked up in; raises ValueError."""
+        for entry in entries:
+            if entry.webhook and self._webhooks is not None:
+                try:
+                    self._webhooks.check(entry.webhook)
+                except ValueError as error:
+                    raise ValueError(f"the webhook of the key {entry.name} {error}") from None
         return {
             self._place(entry.digest): (
                 entry.digest,

@@ -32,6 +32,7 @@ from inferq.settings import BY_FIELD, Settings, require_servers, to_environ, wit
 from inferq.summing import SUMMING_VARIABLES, empty_folder
 from inferq.supervisor import Child, ChildState, Supervisor
 from inferq.valkey import EmbeddedValkey
+from inferq.webhooks.secretkeeper import kept_secret
 
 VALKEY: Final = "valkey"
 RABBITMQ: Final = "rabbitmq"
@@ -132,6 +133,8 @@ class LocalPipeline:
             self._lock.acquire()
             self._stack.callback(self._lock.release)
             settings = self._wanted if self._ports_auto else _checked_ports(self._wanted)
+            if not settings.webhook_secret:
+                settings = with_values(settings, webhook_secret=kept_secret(self._state_dir))
             settings = require_servers(await self._start_servers(settings))
             if self._ports_auto:
                 settings = _free_ports(settings)

@@ -15,6 +15,7 @@ import msgspec
 
 from inferq.errors import Undecodable
 from inferq.jobs import ErrorCode, Job, Priority, Status
+from inferq.webhooks.url import MAX_URL
 
 VERSION = 1
 
@@ -51,6 +52,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
     cache: bool | msgspec.UnsetType = msgspec.UNSET
     owner: Annotated[str, msgspec.Meta(max_length=MAX_OWNER)] | msgspec.UnsetType = msgspec.UNSET
     counted: bool | msgspec.UnsetType = msgspec.UNSET
+    webhook: Annotated[str, msgspec.Meta(max_length=MAX_URL)] | msgspec.UnsetType = msgspec.UNSET
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +135,7 @@ def encode_job(job: Job) -> bytes:
             cache=msgspec.UNSET if job.cache else False,
             owner=job.owner or msgspec.UNSET,
             counted=job.counted or msgspec.UNSET,
+            webhook=job.webhook or msgspec.UNSET,
         )
     )
 
@@ -163,6 +166,7 @@ def decode_job(body: bytes) -> Job:
         cache=message.cache is not False,
         owner=message.owner or "",
         counted=message.counted is True,
+        webhook=message.webhook or "",
     )
 
 

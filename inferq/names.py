@@ -90,6 +90,30 @@ class Names:
         return f"{self.namespace}jobs-open"
 
     @property
+    def webhooks(self) -> str:
+        """Pub/sub channel that tells of webhooks which are due at once."""
+        return f"{self.namespace}webhooks"
+
+    @property
+    def webhooks_due(self) -> str:
+        """Sorted set of the jobs whose webhooks are not delivered, by when these are due (ms)."""
+        return f"{self.namespace}webhooks-due"
+
+    @property
+    def webhooks_failed(self) -> str:
+        """Sorted set of the jobs whose webhooks were given up, by when (ms)."""
+        return f"{self.namespace}webhooks-failed"
+
+    @property
+    def webhook_hosts(self) -> str:
+        """Sorted set of the hosts that webhooks wait for, by when the first of these is due (ms)."""
+        return f"{self.namespace}webhooks-hosts"
+
+    def webhook(self, job_id: str) -> str:
+        """Key of a webhook that is not delivered."""
+        return f"{self.namespace}webhook:{job_id}"
+
+    @property
     def batchers(self) -> str:
         """Hash of what each living batcher says of itself."""
         return f"{self.namespace}batchers"

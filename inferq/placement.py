@@ -77,9 +77,12 @@ def _ingresses(settings: Settings, taken: Collection[int], counts: Path) -> list
 
 
 def _without_keys(settings: Settings, port: int) -> Settings:
-    """Return what a batcher is told: nobody calls it, so it needs no keys, and listens where the keys allowed to."""
+    """Return what a batcher is told: nobody calls it, so it needs no keys, and listens where the keys allowed to.
+
+    Nor does it sign anything.
+    """
     allow_open = settings.allow_open or bool(settings.api_keys)
-    return with_values(settings, batcher_port=port, api_keys="", allow_open=allow_open)
+    return with_values(settings, batcher_port=port, api_keys="", webhook_secret="", allow_open=allow_open)
 
 
 def _spare(count: int, host: str, taken: Collection[int]) -> list[int]:

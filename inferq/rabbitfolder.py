@@ -4,7 +4,6 @@ Name and password stay in the folder over restarts: a quorum queue belongs to th
 """
 
 import json
-import os
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from inferq.childprocess import inherited_env, last_line
 from inferq.errors import OperatorError
 from inferq.ports import LOOPBACK
+from inferq.secretfile import write_secret
 
 _USER = "inferq"
 _PLUGINS = "[rabbitmq_management].\n"
@@ -81,8 +81,8 @@ class RabbitFolder:
             (self.path / name).mkdir(mode=0o700, exist_ok=True)
         cookie = self.path / ".erlang.cookie"
         if not cookie.exists():
-            _write_secret(cookie, secrets.token_hex(20))
-        _write_secret(
+            write_secret(cookie, secrets.token_hex(20))
+        write_secret(
             self.path / "rabbitmq.conf",
             _CONFIG.format(
                 host=LOOPBACK,
@@ -93,9 +93,9 @@ class RabbitFolder:
                 wal_max_bytes=_WAL_MAX_BYTES,
             ),
         )
-        _write_secret(self.path / "enabled_plugins", _PLUGINS)
-        _write_secret(self.path / "advanced.config", "[].\n")
-        _write_secret(self.path / "rabbitmq-env.conf", "")
+        write_secret(self.path / "enabled_plugins", _PLUGINS)
+        write_secret(self.path / "advanced.config", "[].\n")
+        write_secret(self.path / "rabbitmq-env.conf", "")
 
     def env(self, ports: RabbitPorts) -> dict[str, str]:
         """Return our environment without what aims at another node, and with every path of this one."""
@@ -152,17 +152,5 @@ def _load_identity(file: Path) -> RabbitIdentity:
         )
     except (OSError, ValueError, TypeError) as error:
         raise OperatorError(f"{file} cannot be read; remove its folder to begin without queues") from error
-    _write_secret(file, json.dumps(asdict(identity)))
+    write_secret(file, json.dumps(asdict(identity)))
     return identity
-
-
-def _write_secret(file: Path, text: str) -> None:
-    """Write a file that its owner alone may read, whole or not at all."""
-    draft = file.with_name(f"{file.name}.new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(file)

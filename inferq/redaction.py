@@ -22,3 +22,8 @@ def redact(url: str) -> str:
 def hidden(text: str) -> str:
     """Hide API keys as a whole: of a wrong text nobody knows which part is a key; the name of a file is none."""
     return text if not text or text.startswith("@") else "***"
+
+
+def masked(text: str) -> str:
+    """Hide a secret as a whole, but not that there is none."""
+    return text and "***"

@@ -12,7 +12,7 @@ from inferq.scripts import PUBLIC_FIELDS
 
 Row = Sequence[bytes | None]
 
-FIELDS: Final = (*PUBLIC_FIELDS, "owner", "due_ms")
+FIELDS: Final = (*PUBLIC_FIELDS, "owner", "webhook", "due_ms")
 """The fields of a row; what of them is public comes first."""
 OPEN_FIELDS: Final = ("status", "due_ms", "created_ms", "queue", "message")
 """The fields of an open job's row."""
@@ -45,6 +45,8 @@ def render(job_id: str, row: Row) -> bytes | None:
     parts = [f'{{"job_id":"{job_id}"'.encode()]
     for name, value in values.items():
         parts.append(f'"{name}":'.encode() + (value or (b"false" if name == "cached" else b"null")))
+    if webhook := row[len(PUBLIC_FIELDS) + 1]:
+        parts.append(b'"webhook":' + webhook)
     return b",".join(parts) + b"}"
 
 

@@ -6,7 +6,8 @@ between. Which statuses a move may leave is handed in from the table in `inferq.
 A record is a hash whose fields are JSON fragments, so that a script can put the public record together by joining
 strings: decoding and encoding JSON in Lua would cost more and would not keep numbers as they were. Fields that the
 public record does not show: `charges`, `history`, `due_ms`, `created_ms`, `queue`, `message`, `entry`, `dead`, `owner`,
-`quota` (the set that counts it towards its owner's quota), `submit` (who may still take the submit back).
+`quota` (the set that counts it towards its owner's quota), `submit` (who may still take the submit back), and those
+that `inferq.webhooks.lua` names. `webhook` is public, but is there only where one was asked for.
 
 `finished_at` and the timings `store` and `total` are stamped inside the step by the clock of Redis: that is when the
 result is stored. The hosts' clocks are taken to be in step; what would come out negative is shown as 0.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from inferq.names import HASHED_BYTES
+from inferq.webhooks.lua import HOOK
 
 # The order is the order of the public record.
 PUBLIC_FIELDS = (
@@ -64,18 +66,22 @@ local function channel_of(announced, id)
   return first .. '.' .. string.format('%d', shard)
 end
 
--- The values of a record's public fields, in their order, as an event.
-local function publish(announced, id, v)
+-- The values of a record's public fields, in their order, as an event; `webhook` is the state of its webhook, if any.
+local function publish(announced, id, v, webhook)
   local record = table.concat({'{"job_id":"', id, '","status":"', v[1], '","seq":', v[2], ',"model":', v[3],
     ',"result":', v[4] or 'null', ',"error":', v[5] or 'null', ',"cached":', v[6] or 'false',
     ',"attempt":', v[7], ',"deadline_at":', v[8] or 'null', ',"created_at":', v[9],
     ',"started_at":', v[10] or 'null', ',"finished_at":', v[11] or 'null',
-    ',"timings_ms":', v[12] or 'null', ',"batch":', v[13] or 'null', '}'})
+    ',"timings_ms":', v[12] or 'null', ',"batch":', v[13] or 'null', webhook and ',"webhook":' .. webhook or '', '}'})
   redis.call('PUBLISH', channel_of(announced, id), '1 job.' .. v[1] .. ' ' .. id .. ' ' .. v[2] .. '\\n' .. record)
+  return record
 end
 
+-- Returns the record where it has a webhook.
 local function announce(key, channel, id)
-  publish(channel, id, redis.call('HMGET', key, @PUBLIC@))
+  local v = redis.call('HMGET', key, @PUBLIC@, 'webhook')
+  local record = publish(channel, id, v, v[14])
+  return v[14] and record
 end
 
 -- Where a quota counts the job, its set is the last of the pairs.
@@ -160,7 +166,8 @@ return redis.call('HDEL', KEYS[1], 'submit')
 # KEYS: record. ARGV: channel, id, ttl (s), status, when it was created (ms), timings without braces, then fields.
 # -> 1, or 0 when the id is taken.
 ANSWER = record_script(
-    """
+    HOOK
+    + """
 local key = KEYS[1]
 if redis.call('EXISTS', key) == 1 then return 0 end
 local now = now_ms()
@@ -168,7 +175,8 @@ local timings = string.format('{%s,"store":%.3f,"total":%.3f}', ARGV[6], 0, math
 redis.call('HSET', key, 'status', ARGV[4], 'seq', 1, 'attempt', 0, 'charges', 0, 'finished_at', iso(now),
   'timings_ms', timings, unpack(slice(7, #ARGV)))
 redis.call('EXPIRE', key, ARGV[3])
-announce(key, ARGV[1], ARGV[2])
+local record = announce(key, ARGV[1], ARGV[2])
+if record then hook(key, ARGV[2], ARGV[4], 1, record) end
 return 1
 """,
 )
@@ -194,7 +202,8 @@ return 1
 # -> for each job {1 moved | 0 refused | -1 no such job | -2 no record of ours, status, seq, attempt, charges, dead,
 # history}
 MOVE = record_script(
-    """
+    HOOK
+    + """
 local channel, leaves, target, ttl, entry, batch = ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[7], ARGV[8]
 local before_id, count = tonumber(ARGV[2]), tonumber(ARGV[9])
 local started, final, charged = string.find(ARGV[6], 'S'), string.find(ARGV[6], 'F'), string.find(ARGV[6], 'C')
@@ -204,7 +213,8 @@ local stamp = iso(now)
 local closed = {}
 
 local function move(key, id, values)
-  local v = redis.pcall('HMGET', key, @PUBLIC@, 'charges', 'dead', 'history', 'created_ms', 'quota')
+  local v = redis.pcall('HMGET', key, @PUBLIC@, 'charges', 'dead', 'history', 'created_ms', 'quota',
+    'webhook')
   if v.err then
     if string.find(v.err, 'WRONGTYPE', 1, true) then return {-2, '', 0, 0, 0, '', ''} end
     return v
@@ -256,7 +266,8 @@ local function move(key, id, values)
     closed[#closed + 1] = id
   end
   if ttl ~= '' then redis.call('EXPIRE', key, ttl) end
-  publish(channel, id, v)
+  local record = publish(channel, id, v, v[19])
+  if final and v[19] then hook(key, id, target, seq, record) end
   return {1, target, seq, attempt, charges, v[15] or '', v[16] or ''}
 end
 

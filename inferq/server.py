@@ -23,6 +23,9 @@ from inferq.telemetry import METRICS_TYPE, Metrics
 Checks = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 About = Callable[[], Mapping[str, Any]]
 
+# A client that acknowledges nothing of what was sent, or has no room for it, is gone after so long. Left to itself the
+# system tries for a quarter of an hour; and what does not fill our buffers no sweep sees.
+UNTAKEN_MS: Final = 60_000
 # How often uvicorn looks up from serving.
 TICK_S: Final = 0.1
 
@@ -93,6 +96,8 @@ def listen(host: str, port: int, *, setting: str, shared: bool = False) -> socke
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Those that it accepts inherit it.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_MS)
         listener.bind((host, port))
         listener.listen(2048)
     except OSError as error:

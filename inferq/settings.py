@@ -17,18 +17,17 @@ from inferq.addresses import host_port
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
-from inferq.redaction import hidden, redact
+from inferq.redaction import hidden, masked, redact
 
 PREFIX = "INFERQ_"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
-FOR_CLIENTS = frozenset({"INFERQ_API_KEY"})
+FOR_CLIENTS = frozenset({"INFERQ_API_KEY", "INFERQ_URL"})
 # What later parts bring. Ignoring them would be worse than refusing: who sets allowed origins counts on them.
 PLANNED = frozenset(
     {
         "INFERQ_ROUTING",
         "INFERQ_SHARDS",
-        "INFERQ_WEBHOOK_HOSTS",
     }
 )
 
@@ -52,6 +51,9 @@ class Settings:
     key_jobs: int
     event_shards: int
     origins: str
+    webhook_hosts: str
+    webhook_secret: str = field(repr=False)
+    webhook_retry_ms: int
     model: str
     device: str
     precision: str
@@ -157,7 +159,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="public_notifier_url", default="", parse=allowed.url("ws", "wss"), unit="URL",
            help="what `stream_url` begins with; empty: made from host and port"),
     Option(field="api_keys", default="", parse=allowed.api_keys, unit="keys", hide=hidden,
-           help="who may call: name:key[:admin][:rate=N][:jobs=N], comma-separated, or @file; empty: everybody"),
+           help="who may call: name:key[:admin][:rate=N][:jobs=N][:webhook=URL], comma-separated, or @file; empty:"
+                " everybody"),
     Option(field="key_rate", default="0", parse=allowed.integer(0, 1_000_000), unit="jobs/s",
            help="jobs that a key without a rate= of its own may submit in a second; 0: no limit"),
     Option(field="key_jobs", default="0", parse=allowed.integer(0, 10_000_000), unit="jobs",
@@ -168,6 +171,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="origins", default="", parse=allowed.origins, unit="origins",
            help="pages from which browsers may open a WebSocket: scheme://host[:port], comma-separated, or * for any;"
                 " empty: the service's own page"),
+    Option(field="webhook_hosts", default="", parse=allowed.webhook_hosts, unit="hosts",
+           help="names, addresses and networks that webhooks may go to though they are not public, and over http;"
+                " comma-separated, each with :port if for that port alone"),
+    Option(field="webhook_secret", default="", parse=allowed.webhook_secret, unit="secret", hide=masked,
+           help="whsec_ and base64 of 24 to 64 bytes, which every key's own secret is made from; empty: no webhooks,"
+                " but `inferq up` makes one"),
+    Option(field="webhook_retry_ms", default="5000", parse=allowed.integer(10, 3_600_000), unit="ms",
+           help="how long after its first failed try a webhook is tried again; later ones wait longer"),
     Option(field="model", default="builtin", parse=allowed.model, unit="model",
            help="builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>"),
     Option(field="device", default="auto", parse=allowed.choice("auto", "cpu", "cuda"), unit="device",

@@ -9,9 +9,24 @@ from typing import Final
 
 import msgspec
 
-from inferq.jobs import BatchInfo, ErrorCode, Job, JobError, Move, Result, Status, Timings, isoformat
+from inferq.jobs import (
+    BatchInfo,
+    ErrorCode,
+    Job,
+    JobError,
+    Move,
+    Result,
+    Status,
+    Timings,
+    WebhookState,
+    isoformat,
+)
+from inferq.webhooks.url import host_of
 
 _encode = msgspec.json.Encoder().encode
+_NEW_WEBHOOK: Final = _encode(
+    WebhookState(state="pending", attempts=0, last_status=None, last_error=None, next_at=None)
+)
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -163,4 +178,7 @@ def _described(job: Job) -> list[bytes | str | int]:
         fields += ["deadline_at", f'"{isoformat(job.deadline_ms)}"']
     if job.owner:
         fields += ["owner", job.owner]
+    # A message that another wrote may name what is no URL; then nobody is told.
+    if job.webhook and (host := host_of(job.webhook)):
+        fields += ["webhook", _NEW_WEBHOOK, "webhook_url", job.webhook, "webhook_host", host]
     return fields

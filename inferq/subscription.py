@@ -5,7 +5,8 @@ messages a job, and under the load of the README's figures a sixth of its time w
 brought is handed on in one turn of the loop.
 
 The link is pinged; one on which a ping is not answered in time has ended. Messages that are on their way do not count
-as an answer, so a ping that stands behind many has to wait for them.
+as an answer, so a ping that stands behind many has to wait for them. A channel that Redis refuses ends the link too:
+whoever took it for heard would wait for ever.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
 
 from inferq.connection import Connection, open_connection, target
 
@@ -30,6 +32,7 @@ class Subscription(Connection):
         super().__init__(reply_timeout_s)
         self._deliver, self._ping_every_s = deliver, ping_every_s
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._refusal: RedisError | None = None
         self._next_ping: asyncio.TimerHandle | None = None
 
     def take(self, reply: Any) -> None:
@@ -40,12 +43,15 @@ class Subscription(Connection):
             super().take(reply)
 
     def hear(self, channel: str) -> asyncio.Future[Any]:
-        """Subscribe to a channel; the future is done once Redis has confirmed, or fails with the connection."""
-        return self.send(("SUBSCRIBE", channel))
+        """Subscribe to a channel; the future is done once Redis has confirmed, or fails with the connection.
 
-    def leave(self, channel: str) -> asyncio.Future[Any]:
-        """Hear a channel no more."""
-        return self.send(("UNSUBSCRIBE", channel))
+        It need not be waited for. A channel that is being left is entered again: Redis takes both in order.
+        """
+        return self._ask("SUBSCRIBE", channel, self._confirmed)
+
+    def leave(self, channel: str) -> None:
+        """Hear a channel no more; should that be refused, it is heard on, which harms nobody."""
+        self._ask("UNSUBSCRIBE", channel, _failure)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -59,14 +65,46 @@ class Subscription(Connection):
         if not self.lost:
             self.send(("PING",)).add_done_callback(self._answered)
 
+    def require_life(self) -> None:
+        """Raise why it has ended, if it has: `ConnectionLost`, or how Redis refused a channel."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self.lost:
+            raise ConnectionLost("the subscription has ended")
+
     async def end(self) -> None:
-        """Wait for the end, which only a failure brings about; raises `ConnectionLost`."""
+        """Wait for the end, which only a failure brings about; raises as `require_life` does."""
         await self._ended
-        raise ConnectionLost("the subscription has ended")
+        self.require_life()
+
+    def _ask(
+        self, command: str, channel: str, done: Callable[[asyncio.Future[Any]], object]
+    ) -> asyncio.Future[Any]:
+        if self.lost:
+            # Nothing is sent any more, so nothing would ever settle it.
+            answer: asyncio.Future[Any] = self._loop.create_future()
+            answer.set_exception(ConnectionLost("the subscription has ended"))
+        else:
+            answer = self.send((command, channel))
+        answer.add_done_callback(done)
+        return answer
+
+    def _confirmed(self, answer: asyncio.Future[Any]) -> None:
+        error = _failure(answer)
+        if isinstance(error, RedisError) and not self.lost:
+            self._refusal = error
+            self.abort()
 
     def _answered(self, answer: asyncio.Future[Any]) -> None:
-        if answer.exception() is None and not self.lost:
+        # A refusal is a sign of life too.
+        _failure(answer)
+        if not self.lost:
             self._next_ping = self._loop.call_later(self._ping_every_s, self.ping)
+
+
+def _failure(answer: asyncio.Future[Any]) -> BaseException | None:
+    """Return why a command failed; looking is what keeps asyncio from reporting an error that nobody waits for."""
+    return None if answer.cancelled() else answer.exception()
 
 
 async def open_subscription(

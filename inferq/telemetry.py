@@ -90,7 +90,16 @@ def configure_logs(*, service: str, level: str, style: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # Libraries tell of every retry that we tell of ourselves, and some of message bodies at debug level.
-    for noisy in ("aio_pika", "aiormq", "websockets", "uvicorn", "asyncio", "httpx", "huggingface_hub"):
+    for noisy in (
+        "aio_pika",
+        "aiormq",
+        "websockets",
+        "uvicorn",
+        "asyncio",
+        "httpcore",
+        "httpx",
+        "huggingface_hub",
+    ):
         logging.getLogger(noisy).setLevel(logging.ERROR)
 
 

@@ -11,6 +11,7 @@ from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.errors import Unavailable
+from inferq.feed import Feed
 from inferq.heartbeats import CacheTotals
 from inferq.keyring import KeyRing
 from inferq.ports import LOOPBACK
@@ -20,8 +21,11 @@ from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
+from inferq.webhooks.outbox import Outbox
+from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
+from ingress.events import Events
 from ingress.idempotency import Idempotency
 from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
 from ingress.jobs import Jobs
@@ -29,6 +33,8 @@ from ingress.quota import Quotas
 from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
+from ingress.waits import Waits
+from ingress.webhookdoor import WebhookDoor
 
 JOIN_WITHIN_S: Final = 5.0
 
@@ -60,21 +66,26 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         metrics,
         Quotas(redis, settings.names),
         cache=cache,
+        webhooks=WebhookDoor(Policy.of(settings), Outbox(redis, settings.names)),
         limit_jobs=settings.queue_limit,
         rates=lambda: stats.rates,
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
+    feed = Feed(store, settings.redis_url, metrics=metrics)
+    waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
 
     def endpoint(form: Form) -> SubmitEndpoint:
-        return SubmitEndpoint(form, keys, idempotency, counts)
+        return SubmitEndpoint(form, keys, idempotency, waits, counts)
 
     parts = Parts(
         infer=endpoint(Single(submits, stream_url=settings.stream_url)),
         batch=endpoint(Batch(submits, stream_url=settings.stream_url)),
-        jobs=Jobs(store, keys, metrics),
+        jobs=Jobs(store, keys, waits, metrics),
+        events=events,
         stats=stats,
         keys=keys,
+        stream_url=settings.stream_url,
     )
 
     async def checks() -> dict[str, str]:
@@ -92,6 +103,8 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
                 opening,
                 tasks.create_task(_warn(store)),
                 tasks.create_task(keys.watch()),
+                tasks.create_task(feed.run()),
+                tasks.create_task(_dismiss(stopping, waits, events)),
                 tasks.create_task(
                     stats.run(
                         lambda: submits.queued_jobs,
@@ -114,6 +127,13 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         await broker.close()
         await redis.aclose()
     _log.info("ingress.stopped")
+
+
+async def _dismiss(stopping: asyncio.Event, waits: Waits, events: Events) -> None:
+    """When the process stops, answer those who follow jobs: the server waits for open requests to end."""
+    await stopping.wait()
+    waits.close()
+    events.close()
 
 
 async def _joinable(opening: asyncio.Task[None], stopping: asyncio.Event) -> None:

@@ -13,6 +13,7 @@ Header = tuple[bytes, bytes]
 
 _JSON: Final = (b"content-type", b"application/json")
 _PROBLEM: Final = (b"content-type", problems.MEDIA_TYPE.encode())
+_NO_STORE: Final = (b"cache-control", b"no-store")
 REPLAYED: Final = (b"idempotent-replayed", b"true")
 
 
@@ -60,6 +61,12 @@ encode = msgspec.json.Encoder().encode
 async def send_accepted(send: Send, body: bytes, headers: Iterable[Header]) -> None:
     """Send an answer 202."""
     await _send(send, 202, body, [_JSON, *headers])
+
+
+async def send_record(send: Send, record: bytes, location: str, headers: Iterable[Header]) -> None:
+    """Send the final record of a job that was waited for; it is not what the request names, but what is there."""
+    others = [field for field in headers if field[0] != b"location"]
+    await _send(send, 200, record, [_JSON, _NO_STORE, (b"content-location", location.encode()), *others])
 
 
 async def send_problem(send: Send, error: HttpError, body: bytes | None = None) -> None:

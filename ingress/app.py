@@ -16,6 +16,7 @@ from inferq.server import Checks, probe_routes
 from inferq.telemetry import Metrics
 from ingress import problems
 from ingress.description.serving import Descriptions
+from ingress.events import Events
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
 from ingress.jobs import Jobs
 from ingress.stats import Stats
@@ -25,13 +26,15 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What answers."""
+    """What answers; ``stream_url`` is what the notifier's addresses begin with."""
 
     infer: SubmitEndpoint
     batch: SubmitEndpoint
     jobs: Jobs
+    events: Events
     stats: Stats
     keys: KeyRing
+    stream_url: str
 
 
 def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRoute]:
@@ -50,9 +53,10 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
         Route(INFER_PATH, parts.infer, methods=["POST"]),
         Route(BATCH_PATH, parts.batch, methods=["POST"]),
         Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
+        Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
         Route("/v1/stats", statistics, methods=["GET"]),
         *probe_routes(metrics, checks),
-        *Descriptions(parts.keys).routes(),
+        *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),
     ]
 
 

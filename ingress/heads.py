@@ -4,16 +4,31 @@ One pass over the fields: looking each of them up by itself costs as much as dec
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from ingress.requests import wants_cached
 
+# Most fields of most requests are none of these, and would be compared with each.
+_KNOWN: Final = frozenset(
+    {
+        b"content-type",
+        b"content-length",
+        b"authorization",
+        b"content-encoding",
+        b"idempotency-key",
+        b"cache-control",
+        b"prefer",
+    }
+)
+
 
 class Head(msgspec.Struct, kw_only=True, gc=False):
     """The fields that matter to a submit, the last of each; ``repeated`` says that `Authorization` came several times.
 
-    ``idempotent`` says that there is an `Idempotency-Key`, ``cached`` whether a cached answer will do.
+    ``idempotent`` says that there is an `Idempotency-Key`, ``cached`` whether a cached answer will do, ``prefer`` what
+    is preferred.
     """
 
     content_type: bytes | None = None
@@ -23,12 +38,15 @@ class Head(msgspec.Struct, kw_only=True, gc=False):
     repeated: bool = False
     idempotent: bool = False
     cached: bool = True
+    prefer: bytes | None = None
 
 
 def head_of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
     """Read the header fields of a request; names are in lower case, as ASGI hands them over."""
     head = Head()
     for name, value in headers:
+        if name not in _KNOWN:
+            continue
         if name == b"content-type":
             head.content_type = value
         elif name == b"content-length":
@@ -43,4 +61,7 @@ def head_of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         elif name == b"cache-control":
             # It may come several times (RFC 9110, 5.3).
             head.cached = head.cached and wants_cached(value)
+        else:
+            # `Prefer`, which may too.
+            head.prefer = value if head.prefer is None else head.prefer + b"," + value
     return head

@@ -29,11 +29,13 @@ from ingress.answers import (
     encode,
     send_accepted,
     send_problem,
+    send_record,
 )
 from ingress.claims import SeedSpent
 from ingress.heads import Head, head_of
 from ingress.idemkey import idempotency_key
 from ingress.idempotency import Done, Idempotency
+from ingress.prefer import wait_s
 from ingress.requests import (
     MAX_BATCH_BYTES,
     MAX_BODY_BYTES,
@@ -44,6 +46,7 @@ from ingress.requests import (
 )
 from ingress.standing import Standing
 from ingress.submits import Seed, Submits, new_seed, status_of
+from ingress.waits import Waits
 
 INFER_PATH: Final = "/v1/infer"
 BATCH_PATH: Final = "/v1/infer/batch"
@@ -70,8 +73,10 @@ class Form(Protocol):
 class SubmitEndpoint:
     """Answers submits of one form: who calls, what the body is, whether it was answered before, and then the jobs."""
 
-    def __init__(self, form: Form, keys: KeyRing, idempotency: Idempotency, metrics: "SubmitMetrics") -> None:
-        self._form, self._keys, self._idempotency = form, keys, idempotency
+    def __init__(
+        self, form: Form, keys: KeyRing, idempotency: Idempotency, waits: Waits, metrics: "SubmitMetrics"
+    ) -> None:
+        self._form, self._keys, self._idempotency, self._waits = form, keys, idempotency, waits
         self._refused, self._seconds = metrics.refused, metrics.seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,10 +107,28 @@ class SubmitEndpoint:
             await problems.internal()(scope, receive, send)
             return
         else:
-            await send_accepted(send, done.answer, headers)
+            # What has no place is no job, but many.
+            if head.prefer is None or done.location is None or (within_s := wait_s(head.prefer)) is None:
+                await send_accepted(send, done.answer, headers)
+            else:
+                await self._send_waited(done, headers, caller, within_s, receive, send)
             return
         self._refused.labels(refusal.code).inc()
         await send_problem(send, refusal, document)
+
+    async def _send_waited(
+        self, done: Done, headers: list[Header], caller: Caller, within_s: int, receive: Receive, send: Send
+    ) -> None:
+        """Send the final record, if the job ends within so many seconds, and the answer 202 otherwise."""
+        assert done.location is not None, "it is a single job's"
+        job_id = done.location.rpartition("/")[2]
+        waited = await self._waits.final_record(caller, job_id, within_s, receive)
+        if waited.applied:
+            headers.append((b"preference-applied", b"wait=%d" % within_s))
+        if waited.record is None:
+            await send_accepted(send, done.answer, headers)
+        else:
+            await send_record(send, waited.record, done.location, headers)
 
     async def _answer(
         self, scope: Scope, head: Head, caller: Caller, body: bytes

@@ -13,6 +13,8 @@ import msgspec
 
 from inferq.errors import FieldError, InvalidRequest, ModelNotFound, UnsupportedMediaType
 from inferq.jobs import Priority
+from inferq.webhooks.policy import Policy
+from inferq.webhooks.url import MAX_URL
 
 MAX_TEXT: Final = 2000
 MAX_MODEL: Final = 100
@@ -31,6 +33,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEADLINE_MS)] | None = None
     priority: Priority = Priority.INTERACTIVE
+    webhook: Annotated[str, msgspec.Meta(max_length=MAX_URL)] | None = None
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +47,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "model": f"must be a string of up to {MAX_MODEL} characters",
     "deadline_ms": f"must be a whole number from 1 to {MAX_DEADLINE_MS}",
     "priority": "must be " + " or ".join(Priority),
+    "webhook": f"must be a URL in a string of up to {MAX_URL} characters",
 }
 # Whatever the caller wrote comes back cut: an answer must not grow with the fault.
 _LONGEST_NAME: Final = 100
@@ -121,7 +125,7 @@ def decode_batch(body: bytes) -> list[InferRequest | InvalidRequest]:
         whole = _listed(_inputs_decoder.decode(inputs))
     except (*_UNREADABLE, msgspec.ValidationError):
         return _decode_apart(inputs)
-    return [_within(index, _blank()) if one.text.isspace() else one for index, one in enumerate(whole)]
+    return [within(index, _blank()) if one.text.isspace() else one for index, one in enumerate(whole)]
 
 
 def _inputs_of(body: bytes) -> msgspec.Raw:
@@ -171,10 +175,10 @@ def _decode_one(index: int, raw: msgspec.Raw | bytes) -> InferRequest | InvalidR
     try:
         return decode(raw)
     except InvalidRequest as error:
-        return _within(index, error)
+        return within(index, error)
 
 
-def _within(index: int, error: InvalidRequest) -> InvalidRequest:
+def within(index: int, error: InvalidRequest) -> InvalidRequest:
     """Return the error of one input as one of the whole body."""
     place = f"/inputs/{index}"
     faults = [FieldError(pointer=place + fault.pointer, detail=fault.detail) for fault in error.errors]
@@ -186,6 +190,17 @@ def check_model(request: InferRequest, served: str) -> str:
     if request.model is not None and request.model != served:
         raise ModelNotFound(f"this service runs the model {served!r} alone")
     return served
+
+
+def check_webhook(request: InferRequest, policy: Policy, default: str) -> str:
+    """Return the URL that is told of the job's end, ``default`` where it names none; raises `InvalidRequest`."""
+    if request.webhook is None:
+        return default
+    try:
+        policy.check(request.webhook)
+    except ValueError as error:
+        raise _refused("/webhook", "webhook", str(error)) from None
+    return request.webhook
 
 
 def check_headers(content_type: bytes | None, content_encoding: bytes | None) -> None:

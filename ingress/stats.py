@@ -12,6 +12,7 @@ import structlog
 from inferq.broker import Broker
 from inferq.errors import Unavailable
 from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, CacheTotals, IngressBeat, beat, leave, living
+from inferq.quantiles import added, percentile
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 from ingress.admission import Rates
@@ -44,6 +45,23 @@ class BatcherFigures(msgspec.Struct, kw_only=True):
     last_progress_s: float
 
 
+class Percentiles(msgspec.Struct, kw_only=True):
+    """Times of the last ten seconds in milliseconds, each within 5 %; null where there were none."""
+
+    count: int
+    p50: float | None
+    p90: float | None
+    p99: float | None
+
+
+class LatencyFigures(msgspec.Struct, kw_only=True):
+    """Where time went."""
+
+    queue_wait: Percentiles
+    inference: Percentiles
+    total: Percentiles
+
+
 class Statistics(msgspec.Struct, kw_only=True):
     """Answer to `GET /v1/stats`."""
 
@@ -51,6 +69,7 @@ class Statistics(msgspec.Struct, kw_only=True):
     batchers: list[BatcherFigures]
     batches: BatchTotals
     cache: CacheTotals
+    latency_ms: LatencyFigures
     # Empty until there are breakers; the shape is stable.
     breakers: list[dict[str, Any]] = []
 
@@ -143,12 +162,27 @@ class Stats:
                     hits=sum(totals.hits for totals in lookups),
                     misses=sum(totals.misses for totals in lookups),
                 ),
+                latency_ms=LatencyFigures(
+                    queue_wait=_percentiles(batchers, "queue_wait"),
+                    inference=_percentiles(batchers, "inference"),
+                    total=_percentiles(batchers, "total"),
+                ),
             )
         )
 
     def _arrival_rate(self) -> float:
         (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
+
+
+def _percentiles(batchers: list[BatcherBeat], name: str) -> Percentiles:
+    counts = added(entry.latency.get(name, {}) for entry in batchers)
+
+    def at(share: float) -> float | None:
+        value_ms = percentile(counts, share)
+        return None if value_ms is None else round(value_ms, 2)
+
+    return Percentiles(count=sum(counts.values()), p50=at(0.5), p90=at(0.9), p99=at(0.99))
 
 
 def _summed(totals: list[BatchTotals]) -> BatchTotals:

@@ -17,7 +17,7 @@ import msgspec
 from inferq.apikeys import Caller
 from inferq.broker import Broker
 from inferq.deadline import Deadlines
-from inferq.errors import DeadlineUnreachable, HttpError, QueueFull, Unavailable
+from inferq.errors import DeadlineUnreachable, HttpError, InvalidRequest, QueueFull, Unavailable
 from inferq.jobs import BIRTHS, Birth, Job, Priority
 from inferq.messages import encode_job
 from inferq.names import Names
@@ -26,8 +26,9 @@ from inferq.telemetry import Metrics
 from ingress.admission import Crowded, Gate, Rates, retry_after_s, wait_ms, whole_s
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
-from ingress.requests import InferRequest, check_model
+from ingress.requests import InferRequest, check_model, within
 from ingress.standing import NO_QUOTA, Standing
+from ingress.webhookdoor import WebhookDoor
 
 # Each step has a deadline of its own. This is for all of them together, so that a single submit is answered within two
 # seconds. A batch has none: cut off, it could not say which of its jobs were accepted.
@@ -65,9 +66,11 @@ class Submits:
         quotas: Quotas,
         *,
         cache: SharedCache | None,
+        webhooks: WebhookDoor,
         limit_jobs: int,
         rates: Callable[[], Rates],
     ) -> None:
+        self._webhooks = webhooks
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
         self._queues = {priority: names.queue(names.default_model, priority) for priority in Priority}
@@ -80,6 +83,8 @@ class Submits:
         self, request: InferRequest, caller: Caller, seed: Seed, *, cached: bool
     ) -> tuple[Birth, Standing]:
         """Accept one job; raises `HttpError`."""
+        if request.webhook is not None or caller.webhook:
+            await self._webhooks.look()
         job = self._job(request, caller, seed, seed.text, cached=cached)
         self._enter(1)
         standing = NO_QUOTA
@@ -111,11 +116,18 @@ class Submits:
         """
         outcomes: dict[int, Birth | HttpError] = {}
         jobs: dict[int, Job] = {}
+        if caller.webhook or any(
+            not isinstance(one, HttpError) and one.webhook is not None for one in requests
+        ):
+            await self._webhooks.look()
         for index, request in enumerate(requests):
             try:
                 if isinstance(request, HttpError):
                     raise request
                 job = self._job(request, caller, seed, seed.job_id(index), cached=cached)
+            except InvalidRequest as error:
+                # What the request alone does not say; what it does, was put in its place when it was decoded.
+                outcomes[index] = error if error is request else within(index, error)
             except HttpError as error:
                 outcomes[index] = error
             else:
@@ -189,8 +201,14 @@ class Submits:
         return outcomes
 
     def _job(self, request: InferRequest, caller: Caller, seed: Seed, job_id: str, *, cached: bool) -> Job:
-        """Make the job of a request; raises `ModelNotFound` or `DeadlineUnreachable`."""
+        """Make the job of a request.
+
+        Raises:
+            ModelNotFound, InvalidRequest, DeadlineUnreachable: what it asks for cannot be had.
+            Unavailable: too many webhooks wait.
+        """
         model = check_model(request, self._names.default_model)
+        webhook = self._webhooks.choose(request, caller, resumed=seed.resumed)
         created_ms = int(time.time() * 1000)
         # A submit that is made again may have been accepted: then what waits says nothing of it.
         if request.deadline_ms is not None and not seed.resumed:
@@ -205,6 +223,7 @@ class Submits:
             cache=cached,
             owner=caller.name,
             counted=caller.jobs > 0,
+            webhook=webhook,
         )
 
     def _origin(self, job: Job, seed: Seed) -> Origin:

@@ -10,31 +10,38 @@ import uvloop
 
 from inferq.errors import OperatorError
 from inferq.rabbitnode import find_rabbitmq_server
-from loadgen import admission, batching, steady
+from loadgen import admission, batching, push, steady
 from loadgen.figures import Figure
 from loadgen.machine import machine, programs
 
 PARTS: Final = ("batching", "admission", "push", "loadgen")
-MEASURED: Final = ("batching", "admission", "loadgen")
 BROKERS: Final = ("streams", "rabbitmq")
-OWN_PARTS: Final[dict[str, Collection[str]]] = {"batching": batching.PARTS, "admission": admission.PARTS}
+OWN_PARTS: Final[dict[str, Collection[str]]] = {
+    "batching": batching.PARTS,
+    "admission": admission.PARTS,
+    "push": push.PARTS,
+}
 ROUNDS: Final = 3
 MOST_ROUNDS: Final = 100
 MOST_SECONDS: Final = 3_600.0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure and print; 0 whatever the figures are, 1 when some could not be measured, 2 for a part without any."""
+    """Measure and print; 0 whatever the figures are, 1 when some could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m loadgen.bench", description=__doc__)
     parser.add_argument("--only", choices=PARTS, help="a part alone")
     parser.add_argument(
         "--part",
         action="append",
-        choices=(*batching.PARTS, *admission.PARTS),
-        help="a part of batching or of admission alone; may come again",
+        choices=[name for names in OWN_PARTS.values() for name in names],
+        help="a part of batching, admission or push alone; may come again",
     )
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter runs (batching, admission)")
-    parser.add_argument("--rounds", type=int, help="runs of each arm, interleaved (admission, loadgen: 3)")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and shorter runs (batching, admission, push)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="runs of each arm, interleaved (admission, push, loadgen: 3)"
+    )
     parser.add_argument("--broker", choices=BROKERS, help="a broker alone")
     parser.add_argument("--seconds", type=float, default=steady.SECONDS, help="length of a run (loadgen; 30)")
     parser.add_argument(
@@ -48,12 +55,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--rounds goes from 1 to {MOST_ROUNDS}, --seconds up to {MOST_SECONDS:g}")
     wanted = set(options.part or ())
     if wanted and options.only is None:
-        options.only = "batching" if wanted <= set(batching.PARTS) else "admission"
+        options.only = next((one for one, names in OWN_PARTS.items() if wanted & set(names)), None)
     if strange := sorted(wanted - set(OWN_PARTS.get(options.only, ()))) if wanted else []:
         parser.error(f"{options.only} has no part {', '.join(strange)}")
-    if options.only not in {None, *MEASURED}:
-        _say(f"there are no figures of {options.only} yet, only of {', '.join(MEASURED)}")
-        return 2
     brokers = _brokers(options.broker)
     if not brokers:
         return 1
@@ -64,6 +68,8 @@ def main(argv: list[str] | None = None) -> int:
         whole &= _batching(options, brokers)
     if options.only in {None, "admission"}:
         whole &= _admission(options, brokers)
+    if options.only in {None, "push"}:
+        whole &= _push(options, brokers)
     if options.only in {None, "loadgen"}:
         rounds = options.rounds or ROUNDS
         _show(uvloop.run(steady.figures(brokers, rounds=rounds, seconds=options.seconds, say=_say)))
@@ -101,6 +107,14 @@ def _admission(options: argparse.Namespace, brokers: list[str]) -> bool:
         effort = replace(effort, rounds=options.rounds)
     bench = admission.Bench(brokers=brokers, effort=effort, say=_say, show=_show)
     return uvloop.run(bench.run(options.part or list(admission.PARTS)))
+
+
+def _push(options: argparse.Namespace, brokers: list[str]) -> bool:
+    effort = push.QUICK if options.quick else push.FULL
+    if options.rounds is not None:
+        effort = replace(effort, rounds=options.rounds)
+    bench = push.Bench(brokers=brokers, effort=effort, say=_say, show=_show)
+    return uvloop.run(bench.run(options.part or list(push.PARTS)))
 
 
 def _show(figures: list[Figure]) -> None:

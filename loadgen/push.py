@@ -1,64 +1,144 @@
-"""One pushed record over a raw WebSocket (RFC 6455).
+"""The figures of push, part by part; a part that fails is said and the others go on."""
 
-A full client costs more for each connection than the server under test, on the same two cores; all that is needed here
-is a handshake, one unfragmented text frame, and a close.
-"""
-
-import asyncio
-import base64
-import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
-MAX_RECORD_BYTES: Final = 1024 * 1024
-_TEXT_FINAL: Final = 0x81
-_CLOSE_FINAL: Final = 0x88
-_PING_FINAL: Final = 0x89
-_CLOSE_NORMALLY: Final = bytes((_CLOSE_FINAL, 0x82, 0, 0, 0, 0, 0x03, 0xE8))
+from loadgen import deliveries, hooks, idlesockets, linesubmit, pushlatency, racing, resuming, slowclients
+from loadgen.figures import Figure
+from loadgen.parts import run_parts
 
 
-async def pushed(url: str, *, key: str = "") -> bytes:
-    """Connect to a job's stream, with an API key if there is one, and return the record that is pushed, as JSON.
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How often and how long each part is run, in seconds a run."""
 
-    Raises:
-        ConnectionError: the server refused, closed without a record, or does not speak WebSocket.
-    """
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80, limit=MAX_RECORD_BYTES)
-    try:
-        nonce = base64.b64encode(os.urandom(16)).decode()
-        authorization = f"Authorization: Bearer {key}\r\n" if key else ""
-        writer.write(
-            (
-                f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nUpgrade: websocket\r\n{authorization}"
-                f"Connection: Upgrade\r\nSec-WebSocket-Key: {nonce}\r\nSec-WebSocket-Version: 13\r\n\r\n"
-            ).encode()
+    rounds: int
+    warm_s: float
+    latency_s: float
+    deliveries_s: float
+    idle: idlesockets.Load
+    slow: slowclients.Load
+    resume: resuming.Effort
+    races: int
+    webhooks: int
+    lines: int
+
+
+# What the notifier may hold for a client that does not read, and beside it what a watched job costs it.
+MAILBOX_MIB: Final = 2.0
+FULL: Final = Effort(
+    rounds=5,
+    warm_s=2.0,
+    latency_s=20.0,
+    deliveries_s=5.0,
+    idle=idlesockets.Load(idle=5_000, jobs=20_000, sockets=100),
+    slow=slowclients.Load(
+        deaf=300, jobs=20_000, run=6_000, per_s=100.0, healthy=20, bound_mib=300 * MAILBOX_MIB
+    ),
+    resume=resuming.Effort(rate=50.0, times=2, cut_s=60.0, frozen_s=15.0, calm_s=3.0),
+    races=10_000,
+    webhooks=1_000,
+    lines=100_000,
+)
+QUICK: Final = Effort(
+    rounds=2,
+    warm_s=1.0,
+    latency_s=6.0,
+    deliveries_s=2.0,
+    idle=idlesockets.Load(idle=2_000, jobs=20_000, sockets=100),
+    slow=slowclients.Load(
+        deaf=100, jobs=10_000, run=6_000, per_s=300.0, healthy=20, bound_mib=100 * MAILBOX_MIB
+    ),
+    resume=resuming.Effort(rate=50.0, times=1, cut_s=10.0, frozen_s=8.0, calm_s=2.0),
+    races=2_000,
+    webhooks=200,
+    lines=10_000,
+)
+WEBHOOKS_WITHIN_S: Final = 120.0
+# Each line within so many seconds on the whole, and no run without time to begin.
+A_LINE_S: Final = 0.005
+LINES_SLACK_S: Final = 60.0
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """One run: progress to ``say``, figures to ``show`` as soon as they are known."""
+
+    brokers: Sequence[str]
+    effort: Effort
+    say: Callable[[str], None]
+    show: Callable[[list[Figure]], None]
+
+    async def run(self, parts: Sequence[str]) -> bool:
+        """Run parts in the order of `PARTS`; return whether all of them could be measured."""
+        return await run_parts(self, PARTS, parts, self.say)
+
+    async def latency(self) -> None:
+        """From the moment when a result is stored to its frame, at 500 results a second."""
+        found = await pushlatency.rounds(
+            self.brokers,
+            count=self.effort.rounds,
+            seconds=self.effort.latency_s,
+            warm_s=self.effort.warm_s,
+            say=self.say,
         )
-        head = await reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 101 "):
-            raise ConnectionError("the server refused the WebSocket")
-        record = await _record(reader)
-        writer.write(_CLOSE_NORMALLY)
-        return record
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        raise ConnectionError("the connection ended before the record") from error
-    finally:
-        writer.close()
+        for broker, runs in found.items():
+            self.show(pushlatency.judged(broker, runs))
+
+    async def deliveries(self) -> None:
+        """Deliveries a second beside a bare loop."""
+        found = await deliveries.rounds(
+            count=self.effort.rounds,
+            seconds=self.effort.deliveries_s,
+            warm_s=self.effort.warm_s,
+            say=self.say,
+        )
+        self.show(deliveries.judged(found))
+
+    async def idle(self) -> None:
+        """Idle sockets, and many jobs on few; once, whatever the rounds."""
+        self.show(await idlesockets.figures(self.effort.idle, say=self.say))
+
+    async def slow(self) -> None:
+        """Clients that never read; once."""
+        self.show(await slowclients.figures(self.effort.slow, say=self.say))
+
+    async def resume(self) -> None:
+        """Subscriptions, links and notifiers that die in mid-stream; once on each broker."""
+        for broker in self.brokers:
+            self.show(await resuming.figures(broker, self.effort.resume, say=self.say))
+
+    async def race(self) -> None:
+        """Jobs that end while somebody comes to wait for them; once on each broker."""
+        for broker in self.brokers:
+            self.show(await racing.figures(broker, times=self.effort.races, say=self.say))
+
+    async def webhooks(self) -> None:
+        """Webhooks that are refused twice; once on each broker."""
+        for broker in self.brokers:
+            self.show(
+                await hooks.figures(
+                    broker, webhooks=self.effort.webhooks, within_s=WEBHOOKS_WITHIN_S, say=self.say
+                )
+            )
+
+    async def lines(self) -> None:
+        """Lines through the command; once on each broker."""
+        within_s = LINES_SLACK_S + self.effort.lines * A_LINE_S
+        for broker in self.brokers:
+            self.show(
+                await linesubmit.figures(broker, lines=self.effort.lines, within_s=within_s, say=self.say)
+            )
 
 
-async def _record(reader: asyncio.StreamReader) -> bytes:
-    while True:
-        kind, length = await reader.readexactly(2)
-        if length == 126:
-            length = int.from_bytes(await reader.readexactly(2), "big")
-        elif length == 127:
-            length = int.from_bytes(await reader.readexactly(8), "big")
-        if length > MAX_RECORD_BYTES:
-            raise ConnectionError("a frame larger than any record")
-        payload = await reader.readexactly(length)
-        if kind == _TEXT_FINAL:
-            return payload
-        if kind == _CLOSE_FINAL:
-            raise ConnectionError(f"closed with {int.from_bytes(payload[:2], 'big')} before the record")
-        if kind != _PING_FINAL:
-            raise ConnectionError("a frame that no notifier sends")
+PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
+    "latency": Bench.latency,
+    "deliveries": Bench.deliveries,
+    "idle": Bench.idle,
+    "slow": Bench.slow,
+    "resume": Bench.resume,
+    "race": Bench.race,
+    "webhooks": Bench.webhooks,
+    "lines": Bench.lines,
+}

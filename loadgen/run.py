@@ -11,7 +11,7 @@ import msgspec
 from inferq.jobs import JobRecord, Status, decode_record
 from loadgen.client import Client
 from loadgen.figures import percentile
-from loadgen.push import pushed
+from loadgen.jobsocket import pushed
 
 # How long after the last send results may still come in.
 PATIENCE_S: Final = 60.0

@@ -16,6 +16,7 @@ from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
 from notifier.server import Notifier
+from notifier.webhooksending import Sending
 
 _log = structlog.get_logger(__name__)
 
@@ -25,7 +26,8 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
     keys = KeyRing.of(settings)
     redis = connect(settings.redis_url)
     store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
-    feed = Feed(store, settings.redis_url)
+    metrics = Metrics()
+    feed = Feed(store, settings.redis_url, metrics=metrics)
 
     async def checks() -> dict[str, str]:
         try:
@@ -35,18 +37,21 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
         return {"redis": "ok", "feed": "ok" if feed.ready else "away"}
 
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
-    notifier = Notifier(feed, keys, Metrics(), checks, origins=origins)
+    notifier = Notifier(feed, keys, metrics, checks, origins=origins)
     listener = listen(settings.host, settings.notifier_port, setting="INFERQ_NOTIFIER_PORT")
+    sending = Sending(settings, redis, feed, metrics)
     following: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     try:
         await notifier.serve(listener)
         following = spawn(feed.run(), "feed")
         watching = spawn(keys.watch(), "keys")
+        sending.start()
         _log.info("notifier.listening", host=settings.host, port=settings.notifier_port)
         await stopping.wait()
     finally:
         await notifier.close()
+        await sending.stop()
         listener.close()
         await end(following, watching)
         await redis.aclose()

@@ -61,5 +61,21 @@ class Described:
             if value is not None:
                 typed = json.loads(value) if field["schema"]["type"] == "integer" else value
                 self.validates(field["schema"], typed)
+        if "content" not in answer:
+            assert response.content == b""
+            return
         media_type = response.headers["content-type"].partition(";")[0]
-        self.validates(answer["content"][media_type]["schema"], response.json())
+        schema = answer["content"][media_type]["schema"]
+        if media_type == "text/event-stream":
+            for event in _events(response.text):
+                self.validates(schema, event)
+                data = self.resolved(schema)["properties"]["data"]
+                self.validates(data["contentSchema"], json.loads(event["data"]))
+        else:
+            self.validates(schema, response.json())
+
+
+def _events(text: str) -> Iterator[dict[str, Any]]:
+    for block in text.removesuffix("\n\n").split("\n\n"):
+        fields: dict[str, Any] = dict(line.split(": ", 1) for line in block.split("\n"))
+        yield fields | {"retry": int(fields["retry"])} if "retry" in fields else fields

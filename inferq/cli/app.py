@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from inferq.cli import dead, model
+from inferq.cli import dead, model, webhooks
 from inferq.cli.config import config
 from inferq.cli.demo import demo
 from inferq.cli.doctor import doctor
@@ -14,7 +14,14 @@ from inferq.cli.job import job
 from inferq.cli.stats import stats
 from inferq.cli.submit import submit
 from inferq.cli.up import up
+from inferq.cli.watch import watch
 from inferq.errors import InferqError, OperatorError
+
+
+def _flowing(doc: str) -> str:
+    """Return a docstring with each paragraph on one line, for the terminal to break."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in doc.split("\n\n"))
+
 
 app = typer.Typer(
     name="inferq",
@@ -24,10 +31,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (up, demo, submit, job, stats, doctor, config):
-    app.command()(command)
+for command in (up, demo, submit, watch, job, stats, doctor, config):
+    app.command(help=_flowing(command.__doc__ or ""))(command)
 app.add_typer(dead.app, name="dead")
 app.add_typer(model.app, name="model")
+app.add_typer(webhooks.app, name="webhooks")
 
 
 def _version(wanted: bool) -> None:

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import platform
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,21 +190,21 @@ async def _device(settings: Settings) -> str:
 
 
 async def _one_job(place: Endpoint) -> str:
-    from inferq.cli.api import KeyRefused, open_api
+    from inferq import ClientError, JobError
+    from inferq.cli.calls import NoKey, connected
 
-    url = place.url
-    async with open_api(url, key=place.key, patience_s=5.0, follow_s=30.0) as api:
-        await api.check()
-        try:
-            outcome = await api.run(SAMPLE)
-        except KeyRefused as refused:
-            raise Wrong(f"{url} asks for an API key that it knows", NO_KEY) from refused
-    record = outcome.record
-    if outcome.refusal is not None:
+    url, begun_s = place.url, time.perf_counter()
+    try:
+        async with connected(place, patience_s=5.0) as client:
+            result = await client.run(SAMPLE, timeout_s=30.0)
+    except NoKey as refused:
+        raise Wrong(f"{url} asks for an API key that it knows", NO_KEY) from refused
+    except JobError as error:
         raise Wrong(
-            f"{url}: {outcome.refusal}", "mend what is wrong above; with nothing wrong there, see the logs"
-        )
-    if record is None or record.result is None:
-        error = record.error.detail if record and record.error else "no result"
-        raise Wrong(f"{url}: the job ended without a result: {error}", "see the batcher's log")
-    return f"{record.result['label']} after {outcome.result_ms:.0f} ms, submitted at {url}"
+            f"{url}: the job ended without a result: {error.detail}", "see the batcher's log"
+        ) from error
+    except ClientError as error:
+        raise Wrong(
+            f"{url}: {error}", "mend what is wrong above; with nothing wrong there, see the logs"
+        ) from error
+    return f"{result.label} after {(time.perf_counter() - begun_s) * 1000:.0f} ms, submitted at {url}"

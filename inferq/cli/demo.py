@@ -7,22 +7,23 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
 
+from inferq.cli.asked import Asked, Options
+from inferq.cli.deployment import Endpoint
 from inferq.cli.flags import with_settings
+from inferq.cli.outcomes import Outcome
+from inferq.cli.plain import printable
 from inferq.cli.running import INTERRUPTED, for_eyes, prepare_model, run_with
-from inferq.cli.terminal import output, printable, progress, row, run, table
+from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError
 from inferq.local import RABBITMQ, LocalPipeline
 from inferq.ports import LOOPBACK
 from inferq.settings import Settings, load, with_values
-
-if TYPE_CHECKING:
-    from inferq.cli.api import Outcome
 
 SENTENCES: Final = (
     "I loved every minute of it",
@@ -87,7 +88,7 @@ def _demo(settings: Settings) -> int:
 
 
 async def _run(
-    wanted: Settings, folder: Path, outcomes: "list[Outcome]", say: Callable[[str], None], lines: deque[str]
+    wanted: Settings, folder: Path, outcomes: list[Outcome], say: Callable[[str], None], lines: deque[str]
 ) -> int:
     """Fill ``outcomes``; returns 0, or the exit code of a signal."""
     # On a server that others use, jobs of theirs must not reach our batchers, nor ours theirs.
@@ -119,17 +120,28 @@ async def _run(
     return INTERRUPTED if code is None else code
 
 
-async def _send(url: str, say: Callable[[str], None]) -> "list[Outcome]":
-    from inferq.cli.api import open_api
+async def _send(url: str, say: Callable[[str], None]) -> list[Outcome]:
+    from inferq.cli.calls import connected
+    from inferq.cli.sending import Sending
 
     say(f"sending {len(SENTENCES)} sentences at once")
-    async with open_api(url) as api:
+    outcomes: list[Outcome] = []
+
+    async def keep(more: Sequence[Outcome]) -> None:
+        outcomes.extend(more)
+
+    async def each() -> AsyncIterator[list[Asked]]:
+        for text in SENTENCES:
+            yield [Asked(text=text, options=Options())]
+
+    async with connected(Endpoint(url=url)) as client:
         # Connections first, so that the times are those of submits.
-        await asyncio.gather(*(api.check() for _ in SENTENCES))
-        return await asyncio.gather(*(api.run(text) for text in SENTENCES))
+        await asyncio.gather(*(client.check() for _ in SENTENCES))
+        await Sending(client, keep, in_order=True).run(each())
+    return outcomes
 
 
-def _print(outcomes: "list[Outcome]") -> None:
+def _print(outcomes: list[Outcome]) -> None:
     _print_table(outcomes)
     done = sum(outcome.done for outcome in outcomes)
     last_ms = max(outcome.result_ms for outcome in outcomes)
@@ -141,16 +153,15 @@ def _print(outcomes: "list[Outcome]") -> None:
     )
 
 
-def _print_table(outcomes: "list[Outcome]") -> None:
+def _print_table(outcomes: list[Outcome]) -> None:
     numbers = ("score", "to 202 ms", "to result ms", "batch", "queue wait ms", "inference ms")
     made = table("sentence", "label", *numbers, right=numbers)
     for outcome in outcomes:
         sentence = printable(outcome.text, _SENTENCE_WIDTH)
         record = outcome.record
         if record is None or record.result is None:
-            why = outcome.refusal or (
-                record.error.code if record and record.error else record and record.status
-            )
+            code = record.error.code if record and record.error else record and record.status
+            why = f"{outcome.fault.code}: {outcome.fault.detail}" if outcome.fault else code
             row(made, sentence, f"{why}", *[""] * len(numbers))
             continue
         timings, batch = record.timings_ms, record.batch

@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 from inferq import runfile
 from inferq.addresses import host_port
@@ -11,6 +13,8 @@ from inferq.cli.credentials import given_key, own_key
 from inferq.errors import OperatorError
 from inferq.probe import reachable
 from inferq.settings import Settings, load, require_servers
+
+URL_VARIABLE: Final = "INFERQ_URL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,9 @@ def endpoint(
     key_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Endpoint:
-    """Return where the HTTP API is: as given, else the port that the environment sets, else that of `inferq up`.
+    """Return where the HTTP API is: as given, else what the environment sets, else that of `inferq up`.
+
+    The environment may name its URL, as for the client, or its port on this machine.
 
     Raises:
         OperatorError: what is given is no URL or no key, or a setting is not allowed.
@@ -87,14 +93,21 @@ def endpoint(
     key = given_key(key_file, environ)
     if url is not None:
         return Endpoint(url=checked_url(url), key=key)
+    if environ.get(URL_VARIABLE):
+        return Endpoint(url=checked_url(environ[URL_VARIABLE], URL_VARIABLE), key=key)
     if "INFERQ_INGRESS_PORT" in environ:
         settings, _ = load(environ)
         return Deployment(settings=settings, running=None).endpoint(key)
     return find(state_dir, environ).endpoint(key)
 
 
-def checked_url(url: str) -> str:
-    """Return what ``--url`` names, without a slash at its end; raises OperatorError when it is no URL of ours."""
-    if not url.startswith(("http://", "https://")):
-        raise OperatorError(f"--url {url!r} is not allowed: it must be a URL like http://host:port")
+def checked_url(url: str, source: str = "--url") -> str:
+    """Return the URL of an API, without a slash at its end; raises OperatorError when it is none."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise OperatorError(f"{source} {url!r} is not allowed: it must be a URL like http://host:port")
     return url.rstrip("/")

@@ -7,7 +7,8 @@ import typer
 from inferq.cli.credentials import given_key
 from inferq.cli.deployment import Endpoint, checked_url
 from inferq.cli.flags import KeyFile, State, Url
-from inferq.cli.terminal import printable, progress, run
+from inferq.cli.plain import printable
+from inferq.cli.terminal import progress, run
 
 
 def doctor(url: Url = None, state: State = None, key_file: KeyFile = None) -> None:

@@ -23,7 +23,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="the HTTP API (default: the running `inferq up`, else INFERQ_INGRESS_PORT here)",
+        help="the HTTP API (default: INFERQ_URL, else INFERQ_INGRESS_PORT here, else the running `inferq up`)",
     ),
 ]
 KeyFile = Annotated[

@@ -8,7 +8,8 @@ import typer
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.terminal import output, row, run, table
-from inferq.jobs import JobRecord, decode_record
+from inferq.cli.watch import is_id
+from inferq.jobs import JobRecord
 
 
 def job(
@@ -23,19 +24,18 @@ def job(
 
 
 async def _job(place: Endpoint, job_id: str, *, as_json: bool) -> int:
-    from inferq.cli.api import open_api
+    from inferq.cli.calls import connected
 
     # The id becomes part of a path.
-    if not job_id.isascii() or not job_id.isalnum():
+    if not is_id(job_id):
         typer.echo(f"inferq: {job_id!r} is no job id", err=True)
         return 1
-    async with open_api(place.url, key=place.key) as api:
-        await api.check()
-        raw = await api.read(job_id)
+    async with connected(place) as client:
+        record = await client.record(job_id)
     if as_json:
-        typer.echo(raw.decode())
+        typer.echo(record.raw.decode())
     else:
-        _print(decode_record(raw))
+        _print(record)
     return 0
 
 

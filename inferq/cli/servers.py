@@ -1,4 +1,4 @@
-"""Opens the broker for a command that speaks to it directly."""
+"""Opens the broker, or the webhooks, for a command that speaks to them directly."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,6 +7,7 @@ from inferq.broker import Broker, make_broker
 from inferq.redis import connect
 from inferq.settings import Settings
 from inferq.store import Store
+from inferq.webhooks.outbox import Outbox
 
 
 @asynccontextmanager
@@ -26,5 +27,15 @@ async def open_broker(settings: Settings) -> AsyncIterator[Broker]:
             yield broker
         finally:
             await broker.close()
+    finally:
+        await redis.aclose()
+
+
+@asynccontextmanager
+async def open_outbox(settings: Settings) -> AsyncIterator[Outbox]:
+    """Lend the webhooks and close everything at the end; raises `Unavailable` where Redis is away."""
+    redis = connect(settings.redis_url)
+    try:
+        yield Outbox(redis, settings.names)
     finally:
         await redis.aclose()

@@ -1,31 +1,99 @@
-"""`inferq stats`: the queue, the batchers and their batches, now."""
+"""`inferq stats`: the queue, the batchers and their batches, now or as they go."""
 
-from typing import Any
+import asyncio
+import sys
+import time
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
-import msgspec
 import typer
+from rich.live import Live
 
+from inferq.cli.dashboard import line, render
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
+from inferq.cli.history import History
+from inferq.cli.outcomes import encoded
+from inferq.cli.printing import printer
+from inferq.cli.running import INTERRUPTED
 from inferq.cli.terminal import output, row, run, table
 
 
-def stats(url: Url = None, json: Json = False, state: State = None, key_file: KeyFile = None) -> None:
+def stats(
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="show them anew until Ctrl-C: a picture on a terminal, else a line each"
+        ),
+    ] = False,
+    interval_s: Annotated[
+        float, typer.Option("--interval-s", min=0.1, max=3600.0, metavar="S", help="how often, with --watch")
+    ] = 1.0,
+    url: Url = None,
+    json: Json = False,
+    state: State = None,
+    key_file: KeyFile = None,
+) -> None:
     """Show how many jobs wait, how fast they come and go, and what the batchers do."""
-    raise typer.Exit(run(_stats(endpoint(url, state, key_file), as_json=json)))
+    place = endpoint(url, state, key_file)
+    try:
+        code = run(_watch(place, interval_s, as_json=json) if watch else _stats(place, as_json=json))
+    except KeyboardInterrupt:
+        # Which is how a watch ends.
+        code = 0 if watch else INTERRUPTED
+    except BrokenPipeError:
+        code = 1
+    raise typer.Exit(code)
 
 
 async def _stats(place: Endpoint, *, as_json: bool) -> int:
-    from inferq.cli.api import open_api
+    from inferq.cli.calls import connected
 
-    async with open_api(place.url, key=place.key) as api:
-        await api.check()
-        found = await api.stats()
+    async with connected(place) as client:
+        found = await client.stats()
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(encoded(found))
     else:
         _print(found)
     return 0
+
+
+async def _watch(place: Endpoint, interval_s: float, *, as_json: bool) -> int:
+    from inferq import ClientError, KeyRefused
+    from inferq.cli.calls import connected
+
+    console = output()
+    picture = console.is_terminal and not as_json
+    history, trouble = History(), ""
+    # Above the cursor, so that the last picture stays when it ends.
+    live = Live(console=console, auto_refresh=False, vertical_overflow="crop") if picture else nullcontext()
+    async with connected(place) as client:
+        with printer(None) as lines, live as shown:
+            next_s = time.monotonic()
+            while True:
+                clock, found = f"{datetime.now(UTC):%H:%M:%S} UTC", None
+                try:
+                    found, trouble = await client.stats(), ""
+                    history.add(time.monotonic(), found)
+                except KeyRefused:
+                    raise
+                except ClientError as error:
+                    trouble = str(error)
+                if shown is not None:
+                    # The last column is left free: some terminals wrap as soon as it is written.
+                    width = console.width - 1
+                    shown.update(
+                        render(history, width=width, place=place.url, clock=clock, trouble=trouble),
+                        refresh=True,
+                    )
+                elif found is not None:
+                    await lines.lines([encoded(found) if as_json else line(found, clock)])
+                else:
+                    sys.stderr.write(f"inferq: {trouble}\n")
+                # Of what was missed while nobody answered nothing is made up for.
+                next_s = max(next_s + interval_s, time.monotonic())
+                await asyncio.sleep(next_s - time.monotonic())
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -44,6 +112,12 @@ def _print(found: dict[str, Any]) -> None:
         "padding",
         f"{100 * (1 - batches['tokens'] / padded):.1f} % of {padded} tokens" if padded else "none",
     )
+    for title, name in (("queue wait", "queue_wait"), ("inference", "inference"), ("total", "total")):
+        times = found["latency_ms"][name]
+        shown = ", ".join(
+            f"{share} {times[share]:.1f} ms" for share in ("p50", "p90", "p99") if times["count"]
+        )
+        row(made, title, shown or "nothing in the last 10 s")
     cache = found["cache"]
     row(made, "same input", f"{cache['hits']} found, {cache['misses']} not")
     ratio = batches["inference_ms"] / batches["predicted_ms"] if batches["predicted_ms"] else 0
@@ -61,6 +135,6 @@ def _print(found: dict[str, Any]) -> None:
     batchers = table(*columns)
     for entry in found["batchers"]:
         progress = f"{entry['last_progress_s']:.1f} s ago"
-        shown = (entry["id"], entry["model"], entry["precision"], entry["device"], entry["layout"])
-        row(batchers, *shown, entry["state"], progress)
+        told = (entry["id"], entry["model"], entry["precision"], entry["device"], entry["layout"])
+        row(batchers, *told, entry["state"], progress)
     output().print(batchers if found["batchers"] else "no batcher is alive")

@@ -1,95 +1,162 @@
-"""`inferq submit`: texts in, results out, in their order."""
+"""`inferq submit`: texts in, results out."""
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
 import typer
 
+from inferq.cli.asked import Options, from_json, from_text
 from inferq.cli.deployment import Endpoint, endpoint
-from inferq.cli.flags import Json, KeyFile, State, Url
-from inferq.cli.stdin import stdin_lines
-from inferq.cli.terminal import printable, progress, run
+from inferq.cli.flags import KeyFile, State, Url
+from inferq.cli.headway import Headway
+from inferq.cli.inputs import Source, chunks, count, sources
+from inferq.cli.outcomes import Outcome, as_json, as_text
+from inferq.cli.printing import printer
+from inferq.cli.running import INTERRUPTED
+from inferq.cli.terminal import bar, progress, run
 from inferq.errors import OperatorError
+from inferq.jobs import Priority
 
 if TYPE_CHECKING:
-    from inferq.cli.api import Outcome
+    from inferq.cli.sending import Items, Sending
+
+_SHOWN_EVERY_S: Final = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    sources: Sequence[Source]
+    options: Options
+    input_json: bool
+    as_json: bool
+    in_order: bool
+    out: Path | None
 
 
 def submit(
     texts: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT...", help="texts to classify; `-` reads lines from standard input"),
-    ],
+        list[str] | None,
+        typer.Argument(metavar="[TEXT...]", help="texts to classify; `-` reads lines from standard input"),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", metavar="FILE", help="read lines from this file; may be given several times"),
+    ] = None,
+    input_json: Annotated[
+        bool,
+        typer.Option(
+            "--input-json",
+            help='lines are JSON: {"text": …}, and if wanted "model", "priority", "deadline_ms", "webhook"',
+        ),
+    ] = False,
+    unordered: Annotated[
+        bool, typer.Option("--unordered", help="print results as they come, not in the order of the texts")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="print one record a line (JSON Lines)")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="write results to this file, anew")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="the model to ask for")] = None,
+    priority: Annotated[
+        Priority | None, typer.Option(help="the queue to wait in (default: interactive)")
+    ] = None,
+    deadline_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--deadline-ms",
+            min=1,
+            max=86_400_000,
+            metavar="MS",
+            help="a job that has no result so long after its acceptance expires",
+        ),
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="where each final record is sent besides")
+    ] = None,
     url: Url = None,
-    json: Json = False,
     state: State = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Submit texts, follow them by push, print the results in order; exit 1 when any is not done."""
-    if texts.count("-") > 1:
-        raise OperatorError("standard input can be read once only: give `-` once")
-    raise typer.Exit(run(_submit(endpoint(url, state, key_file), texts, as_json=json)))
+    """Submit texts, follow them by push, print the results; exit 1 when any is not done.
+
+    Lines are sent as they are read, up to 256 in a request, and read no faster than they are done: at most 1024 are
+    under way, so a file of any length needs no more memory than a short one. In order, one slow job holds the results
+    after it, and once 1024 are held the reading stops until it ends; --unordered waits for nobody.
+
+    A text that is refused has its line too. Ctrl-C stops at once, and what was submitted still runs.
+    """
+    wanted = _Wanted(
+        sources=sources(texts or [], file or []),
+        options=Options(
+            model=model, priority=priority and str(priority), deadline_ms=deadline_ms, webhook=webhook
+        ),
+        input_json=input_json,
+        as_json=json,
+        in_order=not unordered,
+        out=out,
+    )
+    if not wanted.sources:
+        raise OperatorError("there is nothing to submit: give texts, `-` for standard input, or --file")
+    kept: list[Sending] = []
+    try:
+        code = run(_submit(endpoint(url, state, key_file), wanted, kept))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"inferq: interrupted{_left(kept)}\n")
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Who reads has seen enough.
+        code = 1
+    raise typer.Exit(code)
 
 
-async def _submit(place: Endpoint, texts: list[str], *, as_json: bool) -> int:
-    from inferq.cli.api import MAX_IN_FLIGHT, open_api
+async def _submit(place: Endpoint, wanted: _Wanted, kept: "list[Sending]") -> int:
+    from inferq.cli.calls import connected
+    from inferq.cli.sending import Sending
 
-    # A spinner would run into what somebody types.
-    typed = "-" in texts and sys.stdin.isatty()
-    async with open_api(place.url, key=place.key) as api, asyncio.TaskGroup() as group:
-        await api.check()
-        # The queue bounds how many are under way; results are printed in the order of their texts.
-        under_way: asyncio.Queue[asyncio.Task[Outcome] | None] = asyncio.Queue(MAX_IN_FLIGHT - 1)
-        printing = group.create_task(_print_in_order(under_way, as_json=as_json, typed=typed))
-        async for text in _read(texts):
-            await under_way.put(group.create_task(api.run(text)))
-        await under_way.put(None)
-        failed = await printing
-    return 1 if failed else 0
+    # A bar would run into what somebody types.
+    typed = any(source.typed for source in wanted.sources)
+    render = as_json if wanted.as_json else as_text
+    with printer(wanted.out) as results:
+        async with connected(place) as client:
+            headway = Headway(time.monotonic(), total=0 if typed else await count(wanted.sources))
+            with progress("waiting for the first result", quiet=typed) as shown:
 
+                async def show(outcomes: Sequence[Outcome]) -> None:
+                    await results.lines([render(outcome) for outcome in outcomes], shown)
+                    headway.add(len(outcomes), sum(not outcome.done for outcome in outcomes))
 
-async def _read(texts: list[str]) -> AsyncIterator[str]:
-    for text in texts:
-        if text != "-":
-            yield text
-            continue
-        async for line in stdin_lines():
-            if line.strip():
-                yield line
+                async def tell() -> None:
+                    while shown.watched:
+                        text = headway.text(time.monotonic())
+                        shown.show(bar(text, headway.ended, headway.total))
+                        await asyncio.sleep(_SHOWN_EVERY_S)
 
-
-async def _print_in_order(
-    under_way: "asyncio.Queue[asyncio.Task[Outcome] | None]", *, as_json: bool, typed: bool
-) -> int:
-    """Print each outcome and return how many were not done."""
-    printed = failed = 0
-    with progress("waiting for the first result", quiet=typed) as shown:
-        while (task := await under_way.get()) is not None:
-            outcome = await task
-            shown.line(_as_json(outcome) if as_json else _as_text(outcome))
-            printed += 1
-            failed += not outcome.done
-            shown.show(f"{printed} printed")
-    return failed
+                sending = Sending(client, show, in_order=wanted.in_order)
+                kept.append(sending)
+                async with asyncio.TaskGroup() as group:
+                    telling = group.create_task(tell())
+                    await sending.run(_read(wanted))
+                    telling.cancel()
+    if sending.unreachable:
+        sys.stderr.write(f"inferq: {place.url} does not answer any more, so no further lines were read\n")
+    return 1 if sending.failed else 0
 
 
-def _as_text(outcome: "Outcome") -> str:
-    text = printable(outcome.text, 80)
-    if outcome.refusal is not None:
-        return f"refused   {printable(str(outcome.refusal))}  {text}"
-    record = outcome.record
-    if record is None or record.result is None:
-        status = record.status if record else "unknown"
-        why = f" {record.error.code}: {record.error.detail}" if record and record.error else ""
-        return f"{status}{why}  {text}"
-    return f"{record.result['label']:<9} {record.result['score']:.4f} {outcome.result_ms:7.1f} ms  {text}"
+async def _read(wanted: _Wanted) -> "AsyncIterator[Items]":
+    for source in wanted.sources:
+        read = from_json if wanted.input_json and source.descriptor is not None else from_text
+        async for lines in chunks(source):
+            yield [read(line, wanted.options) for line in lines]
 
 
-def _as_json(outcome: "Outcome") -> str:
-    if outcome.refusal is not None:
-        error = {"code": outcome.refusal.code, "detail": outcome.refusal.detail}
-        return msgspec.json.encode({"job_id": None, "status": "refused", "error": error}).decode()
-    return outcome.raw.decode()
+def _left(kept: "Sequence[Sending]") -> str:
+    if not kept:
+        return ""
+    sending = kept[0]
+    unsure = f", and {sending.submitting:,} more may have become jobs" if sending.submitting else ""
+    return f": {sending.unprinted:,} submitted jobs were not printed and still run{unsure}"

@@ -13,6 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from inferq.cli.plain import printable
 from inferq.errors import first_of
 
 PLAIN_WIDTH: Final = 120
@@ -34,8 +35,9 @@ def notices() -> Console:
 class Progress:
     """A spinner with a text, on a terminal, and lines of output beside it; made by `progress`."""
 
-    def __init__(self, spinner: Spinner, console: Console) -> None:
+    def __init__(self, spinner: Spinner, console: Console, *, watched: bool) -> None:
         self._spinner, self._console = spinner, console
+        self.watched = watched
 
     def show(self, text: str) -> None:
         """Change the spinner's text."""
@@ -56,10 +58,10 @@ def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
     console = output() if sys.stdout.isatty() else notices()
     spinner = Spinner("dots", Text(printable(text)))
     if quiet or not console.is_terminal:
-        yield Progress(spinner, console)
+        yield Progress(spinner, console, watched=False)
         return
     with Live(spinner, console=console, transient=True, refresh_per_second=8, redirect_stdout=False):
-        yield Progress(spinner, console)
+        yield Progress(spinner, console, watched=True)
 
 
 def bar(text: str, done: int, total: int) -> str:
@@ -69,12 +71,6 @@ def bar(text: str, done: int, total: int) -> str:
     share = min(max(done / total, 0.0), 1.0)
     filled = round(share * BAR_WIDTH)
     return f"{'━' * filled}{'─' * (BAR_WIDTH - filled)} {share:4.0%}  {text}"
-
-
-def printable(text: str, most: int = 0) -> str:
-    """Return text on one line without control characters, cut to ``most`` characters where that is not 0."""
-    shown = "".join(char if char.isprintable() else " " for char in text).strip()
-    return f"{shown[: most - 1]}…" if most and len(shown) > most else shown
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:

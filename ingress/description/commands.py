@@ -27,6 +27,9 @@ def command(path: str, method: str, *, body: Any = None, keyed: bool = False) ->
         target = f'"{ADDRESS}{path.replace("{job_id}", "$job")}"'
     else:
         lines, target = [], shlex.quote(ADDRESS + path)
+    if path.endswith("/events"):
+        # Without it curl keeps back what comes until it fills a buffer.
+        ask += " -N"
     if method not in ("GET", "POST"):
         ask += f" -X {method}"
     sent = "" if body is None else _sent(body)

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from inferq.errors import HttpError
 from ingress.description.examples import ERRORS, EXAMPLES
-from ingress.description.operations import OPERATIONS, TAGS, Answer, Operation
+from ingress.description.operation import Answer, Operation
+from ingress.description.operations import OPERATIONS, TAGS
 from ingress.description.parts import BEARER, HEADER_FIELDS, PARAMETERS
 from ingress.description.schemas import REF, schemas
+from ingress.description.webhooks import webhooks
 from ingress.problems import MEDIA_TYPE, Problem
 
 _TEXT: Final = """\
@@ -51,6 +53,7 @@ def document() -> dict[str, Any]:
             path: {operation.method: _operation(operation) for operation in operations}
             for path, operations in groupby(OPERATIONS, key=lambda operation: operation.path)
         },
+        "webhooks": webhooks(),
         "components": {
             "schemas": schemas(),
             "parameters": dict(PARAMETERS),
@@ -99,7 +102,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
     if answer.header_fields:
         made["headers"] = _headers(answer.header_fields)
     if answer.media_type:
-        schema = {"$ref": REF + answer.schema} if answer.schema else _untyped(answer.media_type)
+        schema = {"$ref": REF + answer.schema} if answer.schema else {"type": "string"}
         content: dict[str, Any] = {"schema": schema}
         if answer.examples:
             content["examples"] = _examples(answer.examples)
@@ -110,16 +113,6 @@ def _answer(answer: Answer) -> dict[str, Any]:
             for name in answer.leads_to
         }
     return made
-
-
-def _untyped(media_type: str) -> dict[str, Any]:
-    if media_type.startswith("text/"):
-        return {"type": "string"}
-    return {
-        "type": "object",
-        "required": ["openapi", "info", "paths"],
-        "properties": {"openapi": {"type": "string", "pattern": r"^3\.1\.\d+$"}},
-    }
 
 
 def _errors(operation: Operation) -> dict[str, Any]:

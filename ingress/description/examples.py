@@ -3,6 +3,7 @@
 Tests hold each against its schema, and give every request to the decoder that requests go through.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from inferq.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
+from inferq.frames import SNAPSHOT
 from ingress.requests import ALLOWED, MAX_BODY_BYTES
 
 JOB_ID: Final = "0f5e1c7a9b2d4e68a1c3f5079b8d2e46"
@@ -105,12 +107,27 @@ def _strange(index: int) -> dict[str, Any]:
     return as_problem(InvalidRequest("txt " + _UNKNOWN_FIELD, errors=[fault]))
 
 
+def frame_of(record: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
+    """Return the frame of a record, as plain values; ``kind`` is its type where that is not the record's status."""
+    kind = kind or f"job.{record['status']}"
+    return {"type": kind, "job_id": record["job_id"], "seq": record["seq"], "job": record}
+
+
+def _event(frame: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "event": frame["type"],
+        "id": str(frame["seq"]),
+        "data": json.dumps(frame, separators=(",", ":")),
+    }
+
+
 # By name: what it shows, and the value.
 EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "text_alone": ("A text and nothing else", _TEXT),
     "all_fields": (
         "Every field",
-        {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk"},
+        {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk",
+         "webhook": "https://example.com/inferq"},
     ),
     "two_texts": (
         "Two texts, one of them of low priority",
@@ -142,6 +159,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "done": ("A job that is done", _DONE),
     "failed": ("A job that failed", _FAILED),
     "cancelled": ("A job that was cancelled", _CANCELLED),
+    "ended": ("A job is done", frame_of(_DONE)),
+    "first_event": (
+        "The record as it was found",
+        {"retry": 2150, **_event(frame_of(_QUEUED, SNAPSHOT))},
+    ),
+    "last_event": ("The job is done, and the stream ends", _event(frame_of(_DONE))),
     "statistics": (
         "A pipeline at work",
         {
@@ -158,6 +181,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
                 "predicted_ms": 17664.0, "inference_ms": 17920.4, "window_age_ms": 2560.0,
             },
             "cache": {"hits": 31, "misses": 4480},
+            "latency_ms": {
+                "queue_wait": {"count": 4480, "p50": 8.1, "p90": 14.5, "p99": 21.2},
+                "inference": {"count": 640, "p50": 27.6, "p90": 30.4, "p99": 36.8},
+                "total": {"count": 4480, "p50": 40.4, "p90": 53.8, "p99": 71.6},
+            },
             "breakers": [],
         },
     ),

@@ -23,6 +23,11 @@ _PROBLEM: Final = {
 }
 _JOBS: Final = "One entry for each input, in their order: the job, or why there is none."
 
+_FRAME: Final = {
+    "job_id": "Names the job.",
+    "seq": "That of the record: with `job_id` it tells a frame that comes again.",
+}
+
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "InferRequest": {
         "text": "What to classify. Limits count code points; white space alone is refused.",
@@ -30,6 +35,8 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "deadline_ms": "Milliseconds from acceptance after which nobody wants the result: the job then expires. "
         "Absent or null: it waits as long as it takes. Written without fraction or exponent.",
         "priority": "Which queue the job waits in.",
+        "webhook": "A URL that is told of the job's end by a POST: https, and public unless the operator lists its "
+        "host. Absent or null: the API key's own, if it has one.",
     },
     "BatchRequest": {
         "inputs": "The requests. Each is judged by itself: one that is wrong costs the others nothing.",
@@ -53,7 +60,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Problem": _PROBLEM,
     "Fault": {
-        "pointer": "JSON pointer to the place in the body; empty for the body as a whole, or a header.",
+        "pointer": "JSON pointer to the place in the body; empty for the body as a whole, a parameter or a header.",
         "detail": "What is allowed there.",
     },
     "JobRecord": {
@@ -71,6 +78,14 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "finished_at": "When it ended; null until then.",
         "timings_ms": "Where its time went; null until it is done.",
         "batch": "The batch that it ran in; null until then, and where no run was needed.",
+        "webhook": "What became of its webhook; absent where there is none.",
+    },
+    "WebhookState": {
+        "state": "Whether it still has to be delivered, is delivered, or is given up.",
+        "attempts": "How often it was tried.",
+        "last_status": "What the receiver answered to the last try; null without an answer.",
+        "last_error": "What was wrong with the last try; null until there was one, and after a delivery.",
+        "next_at": "When it is tried next; null but between two tries.",
     },
     "JobError": {
         "code": "Why, for programs.",
@@ -103,7 +118,19 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "batchers": "The living batchers, by id.",
         "batches": "What the living batchers have run since they started, summed.",
         "cache": "Lookups of results since the living processes started, summed.",
+        "latency_ms": "Times of the last ten seconds, over all living batchers.",
         "breakers": "Empty: no circuit breakers are built yet.",
+    },
+    "LatencyFigures": {
+        "queue_wait": "From acceptance until a batcher had the job.",
+        "inference": "How long the model took for a batch.",
+        "total": "From acceptance until the result was stored.",
+    },
+    "Percentiles": {
+        "count": "How many times were taken.",
+        "p50": "Half of them are not above this.",
+        "p90": "Nine in ten are not above this.",
+        "p99": "99 in a hundred are not above this.",
     },
     "QueueFigures": {
         "depth": "Jobs that wait.",
@@ -138,6 +165,38 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "CacheTotals": {
         "hits": "Lookups that found a result.",
         "misses": "Lookups that did not.",
+    },
+    "JobFrame": {
+        **_FRAME,
+        "type": "`snapshot` shows the record as it was found; any other names its status, with `job.` before it.",
+        "job": "The record.",
+    },
+    "FinalFrame": {
+        **_FRAME,
+        "type": "The final state, with `job.` before it.",
+        "job": "The final record.",
+    },
+    "ErrorFrame": {
+        "type": "Always `error`.",
+        "code": "What is wrong, for programs.",
+        "detail": "What is wrong, for people.",
+        "job_id": "The job that it is about; absent where it is about none.",
+    },
+    "StreamedEvent": {
+        "event": "The type of the frame.",
+        "data": "The frame, as JSON.",
+        "id": "The `seq` of the frame; an error has none.",
+        "retry": "On the first event: in how many milliseconds to come back after the stream has ended.",
+    },
+    "OpenApi": {
+        "openapi": "The version of OpenAPI that it is written in.",
+        "info": "What is described.",
+        "paths": "The operations, by path and method.",
+    },
+    "AsyncApi": {
+        "asyncapi": "The version of AsyncAPI that it is written in.",
+        "info": "What is described.",
+        "channels": "Where messages come and go.",
     },
     "Readiness": {
         "status": "`ready` when every check is ok.",

@@ -3,14 +3,12 @@
 An operation lists its errors as classes of `inferq.errors`; their status, code and header fields follow from these.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from inferq.errors import (
     AlreadyFinal,
     BodyTooLarge,
     DeadlineUnreachable,
-    HttpError,
     IdempotencyMismatch,
     InvalidRequest,
     JobNotFound,
@@ -21,43 +19,8 @@ from inferq.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-
-JSON: Final = "application/json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """An answer that is no problem; ``schema`` names a schema, ``header_fields`` and ``examples`` name parts."""
-
-    status: int
-    meaning: str
-    media_type: str = ""
-    schema: str = ""
-    header_fields: tuple[str, ...] = ()
-    examples: tuple[str, ...] = ()
-    # The operations that its job id leads to.
-    leads_to: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """One method of one path; ``keyed`` says that an API key is asked for, where there are any."""
-
-    path: str
-    method: str
-    name: str
-    tag: str
-    summary: str
-    text: str
-    parameters: tuple[str, ...] = ()
-    body: str = ""
-    body_examples: tuple[str, ...] = ()
-    answers: tuple[Answer, ...]
-    errors: tuple[type[HttpError], ...] = ()
-    # Of these, those that may come with an entry for each input.
-    errors_of_inputs: tuple[type[HttpError], ...] = ()
-    keyed: bool = False
-
+from ingress.description.about import ABOUT, JSON
+from ingress.description.operation import Answer, Operation
 
 TAGS: Final = {
     "Jobs": "Submit texts, look at jobs, cancel them.",
@@ -78,11 +41,6 @@ _SUBMIT_ERRORS: Final = (
     *_NOT_AT_THE_DOOR,
 )
 _JOB_ERRORS: Final = (Unauthorized, JobNotFound, Unavailable)
-_NOT_MODIFIED: Final = Answer(
-    status=304,
-    meaning="The client has it: `If-None-Match` names this version.",
-    header_fields=("ETag", "Cache-Control"),
-)
 
 OPERATIONS: Final = (
     Operation(
@@ -93,19 +51,33 @@ OPERATIONS: Final = (
         summary="Submit a text",
         text="A 202 means that the job is recorded and its message confirmed: it will end, whatever dies meanwhile. "
         "A body has at most 64 KiB. An absent `Content-Type` counts as JSON; anything else than JSON is refused, and "
-        "so is any `Content-Encoding`. Fields that are not listed here are errors.",
-        parameters=_SUBMIT,
+        "so is any `Content-Encoding`. Fields that are not listed here are errors. With `Prefer: wait=N` the answer is "
+        "the final record, if the job ends within N seconds.",
+        parameters=(*_SUBMIT, "Prefer"),
         body="InferRequest",
         body_examples=("text_alone", "all_fields"),
         answers=(
+            Answer(
+                status=200,
+                meaning="The job has ended within the time that `Prefer` says; this is its final record.",
+                media_type=JSON,
+                schema="JobRecord",
+                header_fields=(
+                    "Content-Location",
+                    "Preference-Applied.required",
+                    "Cache-Control.no-store",
+                    *_SUBMITTED,
+                ),
+                examples=("done", "failed"),
+            ),
             Answer(
                 status=202,
                 meaning="The job is accepted.",
                 media_type=JSON,
                 schema="Accepted",
-                header_fields=("Location", *_SUBMITTED),
+                header_fields=("Location", "Preference-Applied", *_SUBMITTED),
                 examples=("accepted", "answered"),
-                leads_to=("show", "cancel"),
+                leads_to=("show", "events", "cancel"),
             ),
         ),
         errors=_SUBMIT_ERRORS,
@@ -144,20 +116,21 @@ OPERATIONS: Final = (
         name="show",
         tag="Jobs",
         summary="Look at a job",
-        text="Answers with the record as it now is. Final records are kept for `INFERQ_RESULT_TTL_S` (an hour, unless "
-        "set otherwise). A job that was submitted with another key is not found.",
-        parameters=("JobId",),
+        text="Answers with the record as it now is, or with `wait` as it is once the job has ended. Final records are "
+        "kept for `INFERQ_RESULT_TTL_S` (an hour, unless set otherwise). A job that was submitted with another key is "
+        "not found.",
+        parameters=("JobId", "Wait"),
         answers=(
             Answer(
                 status=200,
-                meaning="The record.",
+                meaning="The record; after a wait it need not be final.",
                 media_type=JSON,
                 schema="JobRecord",
                 header_fields=("Cache-Control.no-store",),
                 examples=("queued", "done", "failed"),
             ),
         ),
-        errors=_JOB_ERRORS,
+        errors=(InvalidRequest, *_JOB_ERRORS),
         keyed=True,
     ),
     Operation(
@@ -183,6 +156,37 @@ OPERATIONS: Final = (
         keyed=True,
     ),
     Operation(
+        path="/v1/jobs/{job_id}/events",
+        method="get",
+        name="events",
+        tag="Jobs",
+        summary="Follow a job",
+        text="Server-Sent Events, as an EventSource reads them: `event` names the kind of frame, `id` is the record's "
+        "`seq`, `data` is the frame, which `/asyncapi.json` describes. First a `snapshot` shows the record as it is; "
+        "then each change comes as `job.queued`, `job.running`, `job.done`, `job.failed`, `job.cancelled` or "
+        "`job.expired`, where changes that come fast may be left out but for the last. After a final state the stream "
+        "ends. It also ends when the service restarts; with `Last-Event-ID` a client then goes on where it was. A "
+        "comment comes every 15 s in which nothing else does. An `error` event says that the record is gone.",
+        parameters=("JobId", "LastEventId"),
+        answers=(
+            Answer(
+                status=200,
+                meaning="The stream; each of its events is as the schema says.",
+                media_type="text/event-stream",
+                schema="StreamedEvent",
+                header_fields=("Cache-Control.no-store", "X-Accel-Buffering"),
+                examples=("first_event", "last_event"),
+            ),
+            Answer(
+                status=204,
+                meaning="Nothing more will come: `Last-Event-ID` is the `seq` of the final state.",
+                header_fields=("Cache-Control.no-store",),
+            ),
+        ),
+        errors=_JOB_ERRORS,
+        keyed=True,
+    ),
+    Operation(
         path="/v1/stats",
         method="get",
         name="statistics",
@@ -201,97 +205,5 @@ OPERATIONS: Final = (
         errors=(Unauthorized, Unavailable),
         keyed=True,
     ),
-    Operation(
-        path="/healthz",
-        method="get",
-        name="health",
-        tag="Probes",
-        summary="Whether the process is alive",
-        text="Asks nobody else: a process that answers is alive, whatever is away.",
-        answers=(
-            Answer(
-                status=200,
-                meaning="It is alive.",
-                media_type=JSON,
-                schema="Health",
-                examples=("healthy",),
-            ),
-        ),
-    ),
-    Operation(
-        path="/readyz",
-        method="get",
-        name="readiness",
-        tag="Probes",
-        summary="Whether submits would be taken",
-        text="Looks at Redis and the broker.",
-        answers=(
-            Answer(
-                status=200,
-                meaning="It is ready.",
-                media_type=JSON,
-                schema="Readiness",
-                examples=("ready",),
-            ),
-            Answer(
-                status=503,
-                meaning="It is not ready; the checks say why.",
-                media_type=JSON,
-                schema="Readiness",
-                examples=("not_ready",),
-            ),
-        ),
-    ),
-    Operation(
-        path="/metrics",
-        method="get",
-        name="metrics",
-        tag="Probes",
-        summary="Metrics for Prometheus",
-        text="Their names begin with `inferq_`, their units are seconds and bytes.",
-        answers=(
-            Answer(
-                status=200,
-                meaning="The metrics, in the text format of Prometheus.",
-                media_type="text/plain",
-                examples=("metrics",),
-            ),
-        ),
-    ),
-    Operation(
-        path="/openapi.json",
-        method="get",
-        name="openapi",
-        tag="Descriptions",
-        summary="This description, for programs",
-        text="OpenAPI 3.1.",
-        parameters=("IfNoneMatch",),
-        answers=(
-            Answer(
-                status=200,
-                meaning="The description.",
-                media_type=JSON,
-                header_fields=("ETag", "Cache-Control"),
-            ),
-            _NOT_MODIFIED,
-        ),
-    ),
-    Operation(
-        path="/docs",
-        method="get",
-        name="docs",
-        tag="Descriptions",
-        summary="This description, for people",
-        text="One page without scripts, made from `/openapi.json`.",
-        parameters=("IfNoneMatch",),
-        answers=(
-            Answer(
-                status=200,
-                meaning="The page.",
-                media_type="text/html",
-                header_fields=("ETag", "Cache-Control"),
-            ),
-            _NOT_MODIFIED,
-        ),
-    ),
+    *ABOUT,
 )

@@ -73,12 +73,18 @@ def _sections(document: _Part, keyed: bool) -> Iterator[str]:
     yield f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
     yield f'<p class="lead">{prose(info["summary"])}.</p>'
     yield from (f"<p>{prose(part)}</p>" for part in info["description"].split("\n\n"))
-    yield f'<p>For programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {escape(document["openapi"])}).</p>\n'
+    yield (
+        f'<p>For programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {escape(document["openapi"])}), and '
+        '<a href="/asyncapi.json">/asyncapi.json</a> (AsyncAPI 3.0) for what is pushed: WebSockets and events.</p>\n'
+    )
     for tag in document["tags"]:
         yield f"<h2>{escape(tag['name'])}</h2><p>{prose(tag['description'])}</p>\n"
         for path, method, operation in operations(document):
             if tag["name"] in operation["tags"]:
                 yield from _call(document, path, method, operation, keyed)
+    yield "<h2>Webhooks</h2>\n"
+    for name, methods in document["webhooks"].items():
+        yield from _webhook(document, name, methods["post"])
     yield f'<h2 id="keys">API keys</h2><p>{prose(parts["securitySchemes"]["bearer"]["description"])}</p>\n'
     yield f'<h2 id="problems">Problems</h2>{_problems(document)}\n'
     rows = (
@@ -102,6 +108,27 @@ def _call(document: _Part, path: str, method: str, operation: _Part, keyed: bool
     key = f' <span class="mark">{link("keys", "API key")}</span>' if operation["security"] else ""
     yield f'<p class="lead">{prose(operation["summary"])}.{key}</p><p>{prose(operation["description"])}</p>'
     yield block(command_of(document, path, method, operation, keyed=keyed))
+    yield from _asked(document, operation)
+    yield "<h4>Answers</h4>" + table(("Status", "Meaning", "Header fields"), _answers(document, operation))
+    for status, answer in operation["responses"].items():
+        for content in answer.get("content", {}).values():
+            if not _codes(content["schema"]):
+                yield from _examples(document, content, f"{status}: ")
+    yield "</section>\n"
+
+
+def _webhook(document: _Part, name: str, operation: _Part) -> Iterator[str]:
+    yield f'<section class="call" id="{escape(name)}"><h3><b class="post">POST</b> <code>your URL</code></h3>'
+    yield f'<p class="lead">{prose(operation["summary"])}.</p><p>{prose(operation["description"])}</p>'
+    yield from _asked(document, operation)
+    rows = (
+        (f'<b class="s{status[0]}">{escape(status)}</b>', prose(answer["description"]))
+        for status, answer in operation["responses"].items()
+    )
+    yield "<h4>Your answers</h4>" + table(("Status", "Meaning"), rows) + "</section>\n"
+
+
+def _asked(document: _Part, operation: _Part) -> Iterator[str]:
     if "parameters" in operation:
         parameters = [resolved(document, one) for one in operation["parameters"]]
         rows = (
@@ -117,12 +144,6 @@ def _call(document: _Part, path: str, method: str, operation: _Part, keyed: bool
         yield f"<h4>Body</h4><p>{code(media_type)}: {kind(content['schema'])}</p>"
         yield field_table(resolved(document, content["schema"]))
         yield from _examples(document, content)
-    yield "<h4>Answers</h4>" + table(("Status", "Meaning", "Header fields"), _answers(document, operation))
-    for status, answer in operation["responses"].items():
-        for content in answer.get("content", {}).values():
-            if not _codes(content["schema"]):
-                yield from _examples(document, content, f"{status}: ")
-    yield "</section>\n"
 
 
 def _examples(document: _Part, content: _Part, before: str = "") -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ingress.description.examples import ETAG, JOB_ID
 from ingress.idemkey import MAX_KEY
+from ingress.prefer import MOST_S
 
 _TOKENS: Final = rf"^[\u0021-\u007e]{{1,{MAX_KEY}}}$"
 
@@ -35,6 +36,31 @@ PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "schema": {"type": "string"},
         "example": "no-cache",
     },
+    "Prefer": {
+        "name": "Prefer",
+        "in": "header",
+        "description": "`wait=N` (RFC 7240): the answer may take up to N seconds, and is the final record if the job "
+        "has ended by then. N is 1 to 60; a larger one counts as 60. A preference that is malformed, or of another "
+        "kind, is passed over. Where as many clients wait as may, the answer comes at once.",
+        "schema": {"type": "string"},
+        "example": "wait=10",
+    },
+    "Wait": {
+        "name": "wait",
+        "in": "query",
+        "description": "Answer once the job has ended, after so many seconds at the latest. Where as many clients wait "
+        "as may, the answer comes at once.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_S},
+        "example": 10,
+    },
+    "LastEventId": {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "description": "The `seq` that the client was told last, as an EventSource sends it: the stream then begins "
+        "behind it. What is no number counts as none.",
+        "schema": {"type": "string"},
+        "example": "2",
+    },
     "IfNoneMatch": {
         "name": "If-None-Match",
         "in": "header",
@@ -61,6 +87,30 @@ HEADER_FIELDS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
         required=True,
         format="uri-reference",
         pattern="^/v1/jobs/[0-9a-f]{32}$",
+    ),
+    "Content-Location": _field(
+        "Content-Location",
+        "Whose record the body is.",
+        f"/v1/jobs/{JOB_ID}",
+        required=True,
+        format="uri-reference",
+        pattern="^/v1/jobs/[0-9a-f]{32}$",
+    ),
+    "Preference-Applied": _field(
+        "Preference-Applied",
+        "How long it was waited, in vain. Absent where nothing was preferred, and where it was not waited as long.",
+        "wait=10",
+        pattern="^wait=[1-9][0-9]?$",
+    ),
+    "Preference-Applied.required": _field(
+        "Preference-Applied",
+        "How long the answer might have taken.",
+        "wait=10",
+        required=True,
+        pattern="^wait=[1-9][0-9]?$",
+    ),
+    "X-Accel-Buffering": _field(
+        "X-Accel-Buffering", "Tells proxies not to hold the stream back.", "no", required=True, const="no"
     ),
     "Idempotent-Replayed": _field(
         "Idempotent-Replayed",
@@ -108,7 +158,7 @@ HEADER_FIELDS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     ),
     "Cache-Control.no-store": _field(
         "Cache-Control",
-        "A record changes: no cache may keep it.",
+        "It changes: no cache may keep it.",
         "no-store",
         required=True,
         const="no-store",

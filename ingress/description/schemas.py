@@ -5,13 +5,15 @@ field of an answer is always there, whatever default its type has, unless the ty
 """
 
 import types
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, get_args, get_origin
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
 from inferq.jobs import BIRTHS, JobRecord, Result
+from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
+from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, JobFrame, StreamedEvent
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
@@ -39,8 +41,25 @@ class Readiness(msgspec.Struct, kw_only=True):
     checks: dict[str, str]
 
 
+class OpenApi(msgspec.Struct, kw_only=True):
+    """Answer to `GET /openapi.json`: the part of OpenAPI that every description has."""
+
+    openapi: Annotated[str, msgspec.Meta(pattern=r"^3\.1\.\d+$")]
+    info: dict[str, Any]
+    paths: dict[str, Any]
+
+
+class AsyncApi(msgspec.Struct, kw_only=True):
+    """Answer to `GET /asyncapi.json`: the part of AsyncAPI that every description has."""
+
+    asyncapi: Annotated[str, msgspec.Meta(pattern=r"^3\.0\.\d+$")]
+    info: dict[str, Any]
+    channels: dict[str, Any]
+
+
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, Health, Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, StreamedEvent, JobFrame, FinalFrame,
+    ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -60,8 +79,22 @@ _PROBLEM: Final[_Rules] = {
     "code": {"pattern": "^[a-z_]+$"},
     "errors": {"minItems": 1},
 }
+_WEBHOOK: Final = {
+    "type": "string",
+    "minLength": len("https://a"),
+    "maxLength": MAX_URL,
+    "format": "uri",
+    "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://",
+}
+_FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
+_IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
 _RULES: Final[Mapping[str, _Rules]] = {
-    "InferRequest": {"text": {"pattern": NOT_BLANK}},
+    "InferRequest": {"text": {"pattern": NOT_BLANK}, "webhook": {"anyOf": [_WEBHOOK, {"type": "null"}]}},
+    "WebhookState": {
+        "attempts": {"minimum": 0},
+        "last_status": {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 999}, {"type": "null"}]},
+        "next_at": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]},
+    },
     "Accepted": _WHERE,
     "AcceptedItem": {**_WHERE, **_INDEX},
     "RefusedItem": _INDEX,
@@ -88,6 +121,26 @@ _RULES: Final[Mapping[str, _Rules]] = {
             for name in ("deadline_at", "started_at", "finished_at")
         },
     },
+    "FinalFrame": _FRAME,
+    "JobFrame": _FRAME,
+    "ErrorFrame": {"job_id": {"pattern": JOB_ID}, "code": {"pattern": "^[a-z_]+$"}},
+    "StreamedEvent": {
+        "id": {"pattern": "^[0-9]+$"},
+        "retry": {"minimum": 1},
+        "data": {
+            "contentMediaType": "application/json",
+            "contentSchema": {"anyOf": [{"$ref": REF + kind.__name__} for kind in (JobFrame, ErrorFrame)]},
+        },
+    },
+    "Subscribe": {
+        "job_ids": _IDS,
+        "after": {
+            "maxProperties": MOST_JOB_IDS,
+            "propertyNames": {"pattern": JOB_ID},
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        },
+    },
+    "Unsubscribe": {"job_ids": _IDS},
     "BatchInfo": {"size": {"minimum": 1}},
     "Result": {
         "score": _PROBABILITY,
@@ -97,10 +150,17 @@ _RULES: Final[Mapping[str, _Rules]] = {
 }
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of every type of the API, by name (JSON Schema 2020-12)."""
-    made, answered = _components(REQUESTS), _components(ANSWERS)
-    shortened = {kind.__name__ for kind in ANSWERS if kind.__struct_config__.omit_defaults}
+def schemas(
+    requests: Iterable[type[msgspec.Struct]] = REQUESTS,
+    answers: Sequence[type[msgspec.Struct]] = ANSWERS,
+    fields: Mapping[str, Mapping[str, str]] = FIELDS,
+) -> dict[str, dict[str, Any]]:
+    """Return the schemas of types and of all that they hold, by name (JSON Schema 2020-12); ``fields`` has the words.
+
+    Without arguments these are the types of the API.
+    """
+    made, answered = _components(requests), _components(answers)
+    shortened = {kind.__name__ for kind in answers if kind.__struct_config__.omit_defaults}
     for name, schema in answered.items():
         properties = schema.get("properties", {})
         if properties and name not in shortened:
@@ -113,7 +173,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         schema["description"] = schema["description"].replace("``", "`")
         for field, described in schema.get("properties", {}).items():
             described |= _RULES.get(name, {}).get(field, {})
-            described["description"] = FIELDS.get(name, {}).get(field, "")
+            described["description"] = fields.get(name, {}).get(field, "")
     return dict(sorted(made.items()))
 
 

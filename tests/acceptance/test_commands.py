@@ -101,7 +101,7 @@ async def test_stats_shows_queue_and_batchers(pipeline: Up) -> None:
     for part in ("waiting", "dead letters", "arrival", "drain", "simulated", "cpu"):
         assert part in shown.out
     found = json.loads((await pipeline.command("stats", "--json")).out)
-    assert set(found) == {"queue", "batchers", "batches", "cache", "breakers"}
+    assert set(found) == {"queue", "batchers", "batches", "cache", "latency_ms", "breakers"}
 
 
 async def test_doctor_finds_a_healthy_pipeline_well(each_pipeline: Up) -> None:

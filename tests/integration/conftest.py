@@ -1,6 +1,9 @@
 """The deployments that integration tests run on: one suite, two brokers."""
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -51,3 +54,13 @@ async def client(streams: Deployment) -> AsyncIterator[httpx.AsyncClient]:
     async with serving(streams) as it:
         await eventually(lambda: ready(it), what="readiness")
         yield it
+
+
+@pytest.fixture
+async def nothing_unheard() -> AsyncIterator[None]:
+    """Fail a test after which asyncio reports errors that nobody took note of."""
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    yield
+    gc.collect()
+    assert reports == []

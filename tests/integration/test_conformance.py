@@ -9,11 +9,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
+from inferq.webhooks.signing import NEW_BYTES, spelled
 from tests.cases import CASES, body_of
 from tests.deployment import Deployment
 from tests.described import Described
+from tests.ender import ending
 from tests.serving import ready, serving
 from tests.support import eventually
 
@@ -29,6 +32,7 @@ async def test_the_ingress_conforms_to_its_description(streams: Deployment, tmp_
         "INFERQ_KEY_RATE": "100000",
         "INFERQ_KEY_JOBS": "100000",
         "INFERQ_QUEUE_LIMIT": "100000",
+        "INFERQ_WEBHOOK_SECRET": spelled(os.urandom(NEW_BYTES)),
     }
     async with serving(streams, **options) as client:
         await eventually(lambda: ready(client), what="readiness")
@@ -37,6 +41,8 @@ async def test_the_ingress_conforms_to_its_description(streams: Deployment, tmp_
             for operation in methods.values():
                 # There are keys, so going without one is no way any more.
                 operation["security"] = [way for way in operation["security"] if way]
+        # Whoever waits for a job, or follows it, gets to see its end.
+        await ending(streams, most_s=0.3)
         # As a file, so that the description's own path is tried like the others.
         description = tmp_path / "openapi.json"
         description.write_text(json.dumps(document))
@@ -84,8 +90,34 @@ async def test_every_known_request_is_answered_as_described(streams: Deployment)
             response = await client.request(method, job)
             assert response.status_code == status
             described.conforms("/v1/jobs/{job_id}", method, response)
-        for path in ("/v1/stats", "/healthz", "/readyz"):
+        await follows(client, described)
+        for path in ("/v1/stats", "/healthz", "/readyz", "/openapi.json", "/asyncapi.json"):
             described.conforms(path, "get", await client.get(path))
+
+
+async def follows(client: httpx.AsyncClient, described: Described) -> None:
+    """Check what is answered to those who wait for a job, or follow it."""
+    waiting = {"Prefer": "wait=1", "Idempotency-Key": "k"}
+    accepted = await client.post("/v1/infer", json={"text": "good"}, headers=waiting)
+    assert (accepted.status_code, accepted.headers["preference-applied"]) == (202, "wait=1")
+    described.conforms("/v1/infer", "post", accepted)
+    job = accepted.json()["status_url"]
+    described.conforms("/v1/jobs/{job_id}", "get", await client.get(f"{job}?wait=1"))
+    refused = await client.get(f"{job}?wait=61")
+    assert refused.status_code == 400
+    described.conforms("/v1/jobs/{job_id}", "get", refused)
+    await client.delete(job)
+    ended = await client.post("/v1/infer", json={"text": "good"}, headers=waiting)
+    assert (ended.status_code, ended.json()["status"]) == (200, "cancelled")
+    described.conforms("/v1/infer", "post", ended)
+    events = "/v1/jobs/{job_id}/events"
+    followed = await client.get(f"{job}/events")
+    assert followed.status_code == 200
+    described.conforms(events, "get", followed)
+    known = await client.get(f"{job}/events", headers={"Last-Event-ID": "2"})
+    assert known.status_code == 204
+    described.conforms(events, "get", known)
+    described.conforms(events, "get", await client.get(f"/v1/jobs/{'0' * 32}/events"))
 
 
 async def test_wrong_paths_and_methods_are_as_described(streams: Deployment) -> None:
@@ -124,8 +156,11 @@ async def test_the_commands_of_the_page_work(streams: Deployment) -> None:
         await eventually(lambda: ready(client), what="readiness")
         page = (await client.get("/docs")).text
         commands = [html.unescape(one) for one in re.findall(r"<code>((?:job=|curl )[^<]*)</code>", page)]
-        assert len(commands) == 10
+        assert len(commands) == 12
         for command in commands:
+            if command.endswith('/events"'):
+                # The last of those for jobs: it goes on until the job has ended.
+                await ending(streams)
             running = await asyncio.create_subprocess_exec(
                 *("sh", "-euc", command),
                 env=os.environ | {"INFERQ_API_KEY": KEY},

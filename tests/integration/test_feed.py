@@ -1,54 +1,27 @@
-"""The feed on the real Valkey: one subscription, what is routed where, and what makes good for a gap."""
+"""The feed on the real Valkey: one subscription, and what of it is told to whom."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import random
 
 import pytest
-from redis.exceptions import ConnectionError as ConnectionLost
+from structlog.testing import capture_logs
 
 import inferq.feed as feed_module
-from inferq.background import end, spawn
-from inferq.feed import CHUNK, Feed, snapshot
-from inferq.jobs import Status
+from inferq.feed import Feed, snapshot
+from inferq.jobs import FINAL, Status
 from inferq.messages import Event, decode_event
 from inferq.steps import Origin, cancel, give_back, start
-from inferq.subscription import subscribe
 from tests.deployment import Deployment, finished
 from tests.events import encode_event
-from tests.proxy import proxied
+from tests.feeding import created, feeding, into, watched
 from tests.support import eventually
-
-
-@asynccontextmanager
-async def feeding(streams: Deployment, url: str | None = None) -> AsyncIterator[Feed]:
-    """Run a feed, whose subscription goes by way of ``url``."""
-    feed = Feed(streams.store, url or streams.redis_url)
-    running = spawn(feed.run(), "feed")
-    try:
-        await eventually(lambda: feed.ready, what="the subscription")
-        yield feed
-    finally:
-        await end(running)
-
-
-def ignore(_: bytes) -> None:
-    """Take a message and do nothing."""
-
-
-async def created(streams: Deployment) -> Origin:
-    """Make a record."""
-    origin = streams.job()
-    await streams.store.create(origin)
-    return origin
 
 
 async def test_a_watcher_gets_every_change_of_its_job(streams: Deployment) -> None:
     """Each change comes once, in order, with the record as it then was; other jobs do not."""
     mine, other = await created(streams), await created(streams)
-    got: list[Event] = []
     async with feeding(streams) as feed:
-        feed.watch(mine.job.job_id, got.append)
+        got = await watched(feed, mine.job.job_id)
         for origin in (other, mine):
             await streams.store.move(start(origin))
             await streams.store.move(finished(origin))
@@ -64,8 +37,9 @@ async def test_all_watchers_of_a_job_hear_it_and_none_that_ended(streams: Deploy
     first: list[Event] = []
     second: list[Event] = []
     async with feeding(streams) as feed:
-        ends = [feed.watch(origin.job.job_id, got.append) for got in (first, second)]
+        ends = [feed.watch(origin.job.job_id, into(got)) for got in (first, second)]
         assert feed.watched_jobs == 1
+        await feed.look([origin.job.job_id])
         await streams.store.move(start(origin))
         await eventually(lambda: first and second)
         ends[0]()
@@ -77,97 +51,16 @@ async def test_all_watchers_of_a_job_hear_it_and_none_that_ended(streams: Deploy
         assert feed.watched_jobs == 0
 
 
-async def test_a_killed_subscription_is_made_good(streams: Deployment) -> None:
-    """After the server dropped the subscription every watched job is read again, whatever was missed."""
-    done, running, queued = [await created(streams) for _ in range(3)]
-    got: list[Event] = []
-    async with feeding(streams) as feed:
-        for origin in (done, running, queued):
-            feed.watch(origin.job.job_id, got.append)
-        await streams.redis.client_kill_filter(_type="pubsub")
-        await streams.store.move(start(done))
-        await streams.store.move(finished(done))
-        await streams.store.move(start(running))
-        await eventually(
-            lambda: (
-                {(event.job_id, event.status) for event in got}
-                >= {
-                    (done.job.job_id, Status.DONE),
-                    (running.job.job_id, Status.RUNNING),
-                    (queued.job.job_id, Status.QUEUED),
-                }
-            ),
-            what="a look at every watched job",
-        )
-        assert feed.ready
-
-
-async def test_silence_is_noticed(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subscription that hangs without a word is given up by the deadline of its ping, and made good."""
-    monkeypatch.setattr(feed_module, "PING_EVERY_S", 0.2)
-    monkeypatch.setattr(feed_module, "SILENCE_S", 0.6)
-    origin = await created(streams)
-    got: list[Event] = []
-    async with proxied(streams.redis_url) as (proxy, url), feeding(streams, url) as feed:
-        feed.watch(origin.job.job_id, got.append)
-        # Silence alone is not death: pings are answered.
-        await streams.store.move(start(origin))
-        await eventually(lambda: len(got) == 1)
-        proxy.freeze()
-        await streams.store.move(cancel(origin.job.job_id))
-        await eventually(lambda: not feed.ready, 3.0, what="notice of the silence")
-        assert len(got) == 1
-        proxy.resume()
-        await eventually(lambda: got[-1].status is Status.CANCELLED, what="the missed event")
-        await eventually(lambda: feed.ready)
-
-
-async def test_quiet_is_not_silence(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subscription on which nothing happens stays up: its pings are answered."""
-    monkeypatch.setattr(feed_module, "PING_EVERY_S", 0.05)
-    monkeypatch.setattr(feed_module, "SILENCE_S", 0.3)
-    lost = []
-    async with feeding(streams) as feed:
-
-        async def pings() -> bool:
-            lost.append(not feed.ready)
-            stats = await streams.redis.info("commandstats")
-            return bool(stats.get("cmdstat_ping", {"calls": 0})["calls"] >= before + 20)
-
-        before = (await streams.redis.info("commandstats")).get("cmdstat_ping", {"calls": 0})["calls"]
-        await eventually(pings, what="twenty pings")
-    assert not any(lost)
-
-
-async def test_a_feed_waits_for_a_server(streams: Deployment) -> None:
-    """Without a server the feed is not ready and keeps trying; with one it is."""
-    async with proxied(streams.redis_url) as (proxy, url):
-        await proxy.cut()
-        feed = Feed(streams.store, url)
-        running = spawn(feed.run(), "feed")
-        try:
-            assert not feed.ready
-            proxy.resume()
-            await eventually(lambda: feed.ready)
-            await proxy.cut()
-            await eventually(lambda: not feed.ready)
-            proxy.resume()
-            await eventually(lambda: feed.ready)
-        finally:
-            await end(running)
-
-
 async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -> None:
     """An event from before a repair is dropped; a final one of a record that was rebuilt is not."""
     origin = await created(streams)
     job_id = origin.job.job_id
-    got: list[Event] = []
 
     def event(seq: int, status: Status) -> bytes:
         return encode_event(Event(job_id=job_id, seq=seq, type=f"job.{status}", record=b"{}"))
 
     async with feeding(streams) as feed:
-        feed.watch(job_id, got.append)
+        got = await watched(feed, job_id)
         for seq, status in ((5, Status.RUNNING), (4, Status.QUEUED), (6, Status.QUEUED), (3, Status.DONE)):
             await streams.redis.publish(streams.names.event_channel(0), event(seq, status))
         await eventually(lambda: got and got[-1].seq == 3)
@@ -175,16 +68,35 @@ async def test_what_is_older_is_left_out_but_never_an_end(streams: Deployment) -
 
 
 async def test_rubbish_on_the_channel_is_passed_over(streams: Deployment) -> None:
-    """Whatever else is published on the channel harms nothing."""
+    """Whatever else is published on the channel harms nothing, and is warned of once for each link."""
     origin = await created(streams)
-    got: list[Event] = []
-    async with feeding(streams) as feed:
-        feed.watch(origin.job.job_id, got.append)
-        for payload in (b"", b"\xff\xfe", b"1 job.done\n{}", b"2 job.done x 1\n{}", b"1 job.what x 1\n{}"):
-            await streams.redis.publish(streams.names.event_channel(0), payload)
-        await streams.store.move(start(origin))
-        await eventually(lambda: got)
-        assert feed.ready
+    with capture_logs() as logs:
+        async with feeding(streams) as feed:
+            await passes_rubbish_over(streams, feed, origin)
+            first = [entry["event"] for entry in logs]
+            await streams.redis.client_kill_filter(_type="pubsub")
+            await eventually(lambda: feed.generation == 2 and feed.ready)
+            await passes_rubbish_over(streams, feed, await created(streams))
+    assert first.count("feed.undecodable") == 1
+    assert [entry["event"] for entry in logs].count("feed.undecodable") == 2
+
+
+async def passes_rubbish_over(streams: Deployment, feed: Feed, origin: Origin) -> None:
+    """Publish rubbish, and see that a job is heard of all the same."""
+    got = await watched(feed, origin.job.job_id)
+    odd = (
+        b"",
+        b"\xff\xfe",
+        b"1 job.done\n{}",
+        b"2 job.done x 1\n{}",
+        b"1 job.what x 1\n{}",
+        b"1 a \xff \xff",
+    )
+    for payload in odd:
+        await streams.redis.publish(streams.names.event_channel(0), payload)
+    await streams.store.move(start(origin))
+    await eventually(lambda: got)
+    assert feed.ready
 
 
 async def test_what_nobody_watches_is_not_decoded(
@@ -199,62 +111,102 @@ async def test_what_nobody_watches_is_not_decoded(
 
     monkeypatch.setattr(feed_module, "decode_event", decode)
     mine, other = await created(streams), await created(streams)
-    got: list[Event] = []
     async with feeding(streams) as feed:
-        feed.watch(mine.job.job_id, got.append)
+        got = await watched(feed, mine.job.job_id)
         for origin in (other, mine):
             await streams.store.move(start(origin))
         await eventually(lambda: got)
     assert len(decoded) == 1
 
 
-async def test_news_may_come_while_the_gap_is_repaired(streams: Deployment) -> None:
-    """What is announced while watched jobs are read again is delivered, and nothing older after it."""
-    origins = [await created(streams) for _ in range(3 * CHUNK)]
-    got: dict[str, list[int]] = {origin.job.job_id: [] for origin in origins}
+async def test_a_watcher_that_raises_keeps_nobody_from_an_event(streams: Deployment) -> None:
+    """The others get it, and the feed goes on: with the jobs and with another channel."""
+    origin = await created(streams)
+    said: list[bytes] = []
+
+    def fails(_: object) -> None:
+        said.append(b"")
+        raise ValueError
+
     async with feeding(streams) as feed:
-        for origin in origins:
-            feed.watch(origin.job.job_id, lambda event: got[event.job_id].append(event.seq))
-        await streams.redis.client_kill_filter(_type="pubsub")
-        await streams.store.apply([start(origin) for origin in origins])
-        await streams.store.apply([finished(origin) for origin in origins])
-        await eventually(lambda: all(seqs and seqs[-1] == 3 for seqs in got.values()), what="every end")
+        for channel, hearer in (("other", fails), ("another", said.append)):
+            feed.hear(streams.names.namespace + channel, hearer)
+        feed.watch(origin.job.job_id, fails)
+        got = await watched(feed, origin.job.job_id)
+        await streams.store.move(start(origin))
+        await eventually(lambda: got)
+        assert said == [b""]
         await eventually(lambda: feed.ready)
-    assert all(seqs == sorted(seqs) for seqs in got.values())
+
+        async def reached() -> bool:
+            return bool(await streams.redis.publish(streams.names.namespace + "another", b"news"))
+
+        await eventually(reached, what="the other channel")
+        await streams.redis.publish(streams.names.namespace + "other", b"")
+        await eventually(lambda: said[-1] == b"" and b"news" in said)
+        await streams.store.move(finished(origin))
+        await eventually(lambda: len(got) == 2)
+        assert feed.ready
 
 
-async def test_a_subscription_ends_with_an_error(streams: Deployment) -> None:
-    """It hands on what is published while it stands, and says so when the server ends it."""
-    got: list[bytes] = []
-    channel = streams.names.event_channel(0)
-    link = await subscribe(
-        streams.redis_url, channel, got.append, timeout_s=2.0, ping_every_s=1.0, silence_s=3.0
-    )
-    await streams.redis.publish(channel, b"")
-    await streams.redis.publish(channel, b"x" * 300_000)
-    await eventually(lambda: len(got) == 2)
-    await streams.redis.client_kill_filter(_type="pubsub")
-    async with asyncio.timeout(5.0):
-        with pytest.raises(ConnectionLost):
-            await link.end()
-    assert got == [b"", b"x" * 300_000]
+async def test_a_watcher_may_end_another(streams: Deployment) -> None:
+    """Who was ended by an earlier watcher of the same event does not hear it."""
+    origin = await created(streams)
+    later: list[Event] = []
+    async with feeding(streams) as feed:
+        feed.watch(origin.job.job_id, lambda _: ends())
+        ends = feed.watch(origin.job.job_id, into(later))
+        got = await watched(feed, origin.job.job_id)
+        await streams.store.move(start(origin))
+        await eventually(lambda: got)
+    assert later == []
 
 
-async def test_a_hanging_link_is_noticed_in_time(streams: Deployment) -> None:
-    """Silence ends the subscription between its bound less one ping and its bound."""
-    loop = asyncio.get_running_loop()
-    async with proxied(streams.redis_url) as (proxy, url):
-        link = await subscribe(
-            url, streams.names.event_channel(0), ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=1.0
-        )
-        proxy.freeze()
-        begun = loop.time()
-        async with asyncio.timeout(5.0):
-            with pytest.raises(ConnectionLost):
-                await link.end()
-        assert 0.75 < loop.time() - begun < 1.5
-        # A server that takes connections and says nothing is no subscription either.
-        with pytest.raises(ConnectionLost):
-            await subscribe(
-                url, streams.names.event_channel(0), ignore, timeout_s=2.0, ping_every_s=0.2, silence_s=0.4
-            )
+async def test_what_a_look_has_found_is_not_told_again(streams: Deployment) -> None:
+    """An event that comes in behind a look which knew of it already is left out, be it final or not."""
+    origin = await created(streams)
+    async with feeding(streams) as feed:
+        got = await watched(feed, origin.job.job_id)
+        for status, seq in ((Status.QUEUED, 1), (Status.RUNNING, 2), (Status.RUNNING, 2), (Status.DONE, 3)):
+            event = Event(job_id=origin.job.job_id, seq=seq, type=f"job.{status}", record=b"{}")
+            for _ in range(2):
+                await streams.redis.publish(streams.names.event_channel(0), encode_event(event))
+        await eventually(lambda: got and got[-1].seq == 3)
+        assert [event.seq for event in got] == [2, 3]
+
+
+async def test_no_end_is_missed_between_submit_and_look(streams: Deployment) -> None:
+    """10,000 jobs that end at any moment around watch and look: each end is found or told."""
+    chance, together = random.Random(5), 500
+    missed: list[str] = []
+
+    async def ends(job_id: str) -> None:
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
+        await streams.store.move(cancel(job_id))
+
+    async def follows(job_id: str) -> None:
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
+        ended = asyncio.Event()
+        end = feed.watch(job_id, lambda event: ended.set() if event and event.status in FINAL else None)
+        (found,) = await feed.look([job_id])
+        assert found is not None
+        if b'"status":"cancelled"' not in found.record:
+            try:
+                async with asyncio.timeout(5.0):
+                    await ended.wait()
+            except TimeoutError:
+                missed.append(job_id)
+        end()
+
+    async with feeding(streams, linger_s=0.0, tend_every_s=0.001) as feed:
+        for _ in range(10_000 // together):
+            origins = [streams.job() for _ in range(together)]
+            await streams.store.create_many(origins)
+            async with asyncio.TaskGroup() as tasks:
+                for origin in origins:
+                    tasks.create_task(ends(origin.job.job_id))
+                    tasks.create_task(follows(origin.job.job_id))
+        assert feed.watched_jobs == 0
+    assert missed == []

@@ -124,8 +124,8 @@ async def test_statistics(either: Deployment) -> None:
         await eventually(lambda: ready(client), what="readiness")
         for _ in range(3):
             await accepted(client)
-        await either.beat(name="b1")
-        await either.beat(name="b2")
+        await either.beat(name="b1", latency={"total": {70: 49, 100: 1}})
+        await either.beat(name="b2", latency={"total": {70: 50}})
 
         async def shown() -> Any:
             response = await client.get("/v1/stats")
@@ -134,7 +134,7 @@ async def test_statistics(either: Deployment) -> None:
             return stats if stats["queue"]["depth"] == 3 and stats["queue"]["arrival_rate"] > 0 else None
 
         stats = await eventually(shown, what="statistics")
-    assert set(stats) == {"queue", "batchers", "batches", "cache", "breakers"}
+    assert set(stats) == {"queue", "batchers", "batches", "cache", "latency_ms", "breakers"}
     assert set(stats["queue"]) == {"depth", "dead", "arrival_rate", "drain_rate"}
     assert stats["queue"]["drain_rate"] == 5.0
     assert stats["queue"]["dead"] == 0
@@ -149,6 +149,13 @@ async def test_statistics(either: Deployment) -> None:
         "splits": 2, "expired": 4, "engine_restarts": 6,
     }  # fmt: skip  # as the contract lists them
     assert stats["cache"] == {"hits": 0, "misses": 0}
+    nothing = {"count": 0, "p50": None, "p90": None, "p99": None}
+    assert stats["latency_ms"] == {
+        "queue_wait": nothing,
+        "inference": nothing,
+        # Both batchers' buckets together.
+        "total": {"count": 100, "p50": 7.52, "p90": 7.52, "p99": 7.52},
+    }
     assert stats["breakers"] == []
 
 

@@ -16,10 +16,10 @@ import loadgen.__main__
 import loadgen.bench
 from inferq.ports import LOOPBACK, free_port
 from loadgen.client import Client, Reply
+from loadgen.jobsocket import pushed
 from loadgen.machine import machine, programs
 from loadgen.memory import pss_mb, watch_peaks
 from loadgen.pacer import constant
-from loadgen.push import pushed
 from loadgen.run import run
 from tests.support import eventually
 
@@ -389,16 +389,6 @@ def test_what_a_load_refuses(argv: list[str], capsys: pytest.CaptureFixture[str]
     assert ("--allow-remote" if "--url" in argv else "--rate goes up to") in said.err.splitlines()[-1]
 
 
-def test_a_part_without_figures_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """One clear line instead of a run of something else."""
-    assert loadgen.bench.main(["--only", "push"]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == (
-        "",
-        "there are no figures of push yet, only of batching, admission, loadgen\n",
-    )
-
-
 @pytest.mark.parametrize(
     "argv",
     [
@@ -409,7 +399,9 @@ def test_a_part_without_figures_is_said(capsys: pytest.CaptureFixture[str]) -> N
         ["--broker", "all"],
         ["--only", "loadgen", "--part", "spike"],
         ["--only", "batching", "--part", "spike"],
+        ["--only", "admission", "--part", "race"],
         ["--part", "saturation", "--part", "spike"],
+        ["--part", "spike", "--part", "race"],
     ],
     ids=" ".join,
 )

@@ -19,7 +19,7 @@ from inferq.pipeline import Pipeline
 from inferq.ports import LOOPBACK
 from inferq.redis import connect, connect_waiting, evaluate, translated
 from inferq.scripts import Script
-from inferq.subscription import subscribe
+from inferq.subscription import open_subscription
 from inferq.valkey import EmbeddedValkey
 from tests.proxy import proxied
 from tests.support import eventually
@@ -110,14 +110,14 @@ async def test_password_and_database_are_taken_from_the_url(locked: str) -> None
     async with pipelined(f"redis://:{QUOTED}@{locked}?db=3") as pipeline:
         assert await pipeline.call("GET", "key") == b"value"
         got: list[bytes] = []
-        link = await subscribe(
+        link = await open_subscription(
             f"redis://:{QUOTED}@{locked}/3",
-            "news",
-            got.append,
+            lambda _, message: got.append(message),
             timeout_s=2.0,
             ping_every_s=1.0,
             silence_s=3.0,
         )
+        await link.hear("news")
         await pipeline.call("PUBLISH", "news", b"\x00\xff")
         await eventually(lambda: got == [b"\x00\xff"])
         link.abort()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from inferq.apikeys import (
     ANYONE,
+    FORM,
     MOST_ENTRIES,
     Caller,
     Entry,
@@ -43,6 +44,11 @@ def entry(name: str, key: str, **changes: object) -> Entry:
         (f"a:{KEY}:rate=5:jobs=0:admin", (entry("a", KEY, admin=True, rate_per_s=5, jobs=0),)),
         (f"a:{KEY}:jobs=10000000:rate=1000000", (entry("a", KEY, rate_per_s=1_000_000, jobs=10_000_000),)),
         (f"a:sha256={HASH}", (entry("a", "x" * 20),)),
+        (f"a:{KEY}:webhook=https://h:1/x?a:b", (entry("a", KEY, webhook="https://h:1/x?a:b"),)),
+        (
+            f"a:{KEY}:jobs=1:webhook=http://h/:admin,b:{OTHER}",
+            (entry("a", KEY, jobs=1, webhook="http://h/:admin"), entry("b", OTHER)),
+        ),
         (f"a:sha256={HASH.upper()}:admin", (entry("a", "x" * 20, admin=True),)),
         (f"{'N' * 64}:{'k' * 16}", (entry("N" * 64, "k" * 16),)),
         (f"a-b_c.9:{'k' * 255}", (entry("a-b_c.9", "k" * 255),)),
@@ -75,8 +81,16 @@ def test_a_setting_is_read(text: str, entries: tuple[Entry, ...]) -> None:
         (f"a:{KEY}ä", "entry 1 has a wrong character in its key"),
         (f"a:sha256={HASH[1:]}", "entry 1 has a wrong digest: sha256= takes 64 hexadecimal digits"),
         (f"a:sha256={HASH}0", "entry 1 has a wrong digest"),
-        (f"a:{KEY}:Admin", "entry 1 has something behind its key that is not admin, rate=N or jobs=N"),
+        (
+            f"a:{KEY}:Admin",
+            "entry 1 has something behind its key that is not admin, rate=N, jobs=N or, at the end",
+        ),
         (f"a:{KEY}:", "entry 1 has something behind its key"),
+        (f"a:{KEY}:webhook=", "entry 1 has a wrong webhook: it must be a URL of 1 to 2000 characters"),
+        (
+            f"a:{KEY}:webhook=https://u:S3CRET@h/",
+            "entry 1 has a wrong webhook: it must hold no user or password",
+        ),
         (f"a:{KEY}:{OTHER}", "entry 1 has something behind its key"),
         (f"a:{KEY}:admin=1", "entry 1 has something behind its key"),
         (f"a:{KEY}:rate", "entry 1 has a wrong rate: it takes a whole number from 0 to 1000000"),
@@ -98,7 +112,7 @@ def test_a_wrong_setting_is_said_by_its_place(text: str, complaint: str) -> None
         parse_setting(text)
     assert "S3CRET" not in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith("name:key[:admin][:rate=N][:jobs=N] entries with commas between them")
+    assert str(caught.value).startswith(f"{FORM} entries with commas between them")
 
 
 def test_a_file_is_read() -> None:

@@ -12,7 +12,7 @@ from inferq import runfile
 from inferq.cli.app import app, main
 from inferq.cli.demo import without_keys
 from inferq.cli.deployment import endpoint, find, find_servers
-from inferq.cli.terminal import printable
+from inferq.cli.plain import printable
 from inferq.errors import OperatorError
 from inferq.settings import OPTIONS, to_environ, with_values
 from inferq.settings import load as load_settings

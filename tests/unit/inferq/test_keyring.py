@@ -13,7 +13,7 @@ from inferq import keyring
 from inferq.apikeys import ANYONE, Caller, digest_of
 from inferq.background import end
 from inferq.errors import OperatorError, Unauthorized
-from inferq.keyring import KeyRing, count_keys, the_one
+from inferq.keyring import MOST_FILE_BYTES, KeyRing, count_keys, the_one
 from inferq.settings import load
 from tests.support import eventually
 
@@ -153,7 +153,7 @@ def test_a_file_that_others_may_read_is_warned_of(file: Path, said: list[EventDi
         (b"", "there is no key: write one name:key"),
         (b"S3CRET", "line 1 is not name:key"),
         (b"a:S3CRET-\xff-0123456789", "the file is not UTF-8"),
-        (b"#" * (8 * 1024 * 1024 + 1), "the file is too large: 8388608 bytes are allowed"),
+        (b"#" * (MOST_FILE_BYTES + 1), "the file is too large: 33554432 bytes are allowed"),
     ],
     ids=["none", "empty", "wrong", "binary", "large"],
 )

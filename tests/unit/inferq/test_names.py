@@ -1,5 +1,7 @@
 """Every name inside Redis and the broker."""
 
+import random
+from collections import Counter
 from itertools import product
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferq.jobs import Priority
-from inferq.names import DEAD_LIMIT, GROUP, Names
+from inferq.names import DEAD_LIMIT, GROUP, HASHED_BYTES, Names
 
 
 def _all(names: Names) -> list[str]:
@@ -99,6 +101,61 @@ def test_every_queue_of_a_job_is_consumed(shards: int) -> None:
         for model, priority, shard in product(("builtin", "other"), Priority, range(shards))
     }
     assert set(names.queues("builtin", "other")) == put
+
+
+IDS = st.from_regex(r"\A[A-Za-z0-9_.:-]{1,100}\Z")
+
+
+@pytest.mark.parametrize(
+    ("job_id", "shards", "shard"),
+    [
+        ("a", 7, 97 % 7),
+        ("ab", 256, (97 * 31 + 98) % 256),
+        ("zzzzzzzz", 256, 0),
+        ("zzzzzzzzz", 256, 0),
+        ("0123456789abcdef", 5, 4),
+        ("9abcdef", 5, 2),
+        ("00000000000000000000000000000000", 7, sum(48 * 31**power for power in range(8)) % 2**32 % 7),
+        ("00000000000000000000000000000001", 7, 3),
+    ],
+)
+def test_which_channel_tells_of_a_job(job_id: str, shards: int, shard: int) -> None:
+    """Fixed for ever: processes of different versions share the channels."""
+    assert Names(event_shards=shards).event_shard(job_id) == shard
+
+
+@given(IDS, IDS, st.integers(1, 256))
+def test_an_ids_end_decides_its_channel(job_id: str, before: str, shards: int) -> None:
+    """It is one of those that there are; what precedes the last bytes makes no difference."""
+    names = Names(event_shards=shards)
+    shard = names.event_shard(job_id)
+    assert 0 <= shard < shards
+    assert names.event_shard(before + job_id[-HASHED_BYTES:].rjust(HASHED_BYTES, "x")) == names.event_shard(
+        job_id[-HASHED_BYTES:].rjust(HASHED_BYTES, "x")
+    )
+    assert Names().event_shard(job_id) == 0
+
+
+@pytest.mark.parametrize("shards", [2, 16, 100])
+def test_random_ids_are_spread_evenly(shards: int) -> None:
+    """No channel tells of twice its share, none of less than half."""
+    chance, names = random.Random(1), Names(event_shards=shards)
+    counts = Counter(names.event_shard(chance.randbytes(16).hex()) for _ in range(400 * shards))
+    assert set(counts) == set(range(shards))
+    assert 200 < min(counts.values()) <= max(counts.values()) < 800
+
+
+@pytest.mark.parametrize("namespace", ["", "t1-"])
+def test_channels_are_named_by_their_shard(namespace: str) -> None:
+    """The first has the plain name; scripts are told the first, and how many there are where there are several."""
+    names = Names(namespace=namespace, event_shards=12)
+    assert [names.event_channel(shard) for shard in (0, 1, 11)] == [
+        f"{namespace}job-events",
+        f"{namespace}job-events.1",
+        f"{namespace}job-events.11",
+    ]
+    assert names.announced == f"{namespace}job-events#12"
+    assert Names(namespace=namespace).announced == f"{namespace}job-events"
 
 
 def test_a_work_queue_loses_nothing() -> None:

@@ -71,3 +71,13 @@ def test_a_batcher_is_told_no_keys() -> None:
         assert told["INFERQ_API_KEYS"] == ""
         assert load(told)[0] == place.settings
     assert not _placed(ingresses="2")[1][0].settings.allow_open
+
+
+def test_a_batcher_is_told_no_secret() -> None:
+    """It serves no caller and signs nothing; the others are told both."""
+    secret, keys = "whsec_" + "A" * 32, "a:0123456789abcdef"
+    notifier, batchers, ingresses = _placed(webhook_secret=secret, api_keys=keys)
+    for place in (*notifier, *ingresses):
+        assert (place.settings.webhook_secret, place.settings.api_keys) == (secret, keys)
+    for place in batchers:
+        assert (place.settings.webhook_secret, place.settings.api_keys) == ("", "")

@@ -88,3 +88,10 @@ def test_a_foreign_record_is_told_from_one_that_has_ended(foreign: Any) -> None:
     """Whoever finds it can say so."""
     with pytest.raises(ValueError, match=r"^not a"):
         open_job("abc", foreign)
+
+
+def test_a_webhook_is_shown_where_there_is_one() -> None:
+    """Its state alone, behind everything else; any other record does not name one."""
+    with_one = render("abc", row(b"done", webhook=b'{"state":"pending"}')) or b""
+    assert with_one.endswith(b',"webhook":{"state":"pending"}}')
+    assert b"webhook" not in (render("abc", row(b"done")) or b"")

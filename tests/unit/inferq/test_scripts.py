@@ -11,10 +11,11 @@ from inferq.broker.stream_scripts import ACCEPT
 from inferq.jobs import JobRecord, Status
 from inferq.messages import VERSION
 from inferq.scripts import ANSWER, CREATE, MOVE, PUBLIC_FIELDS, REBUILD, Script, record_script
+from inferq.webhooks import scripts as webhook_scripts
 
 SCRIPTS = {
     name: value
-    for module in (scripts, stream_scripts)
+    for module in (scripts, stream_scripts, webhook_scripts)
     for name, value in vars(module).items()
     if isinstance(value, Script)
 }
@@ -36,7 +37,7 @@ def _own(script: Script) -> str:
 
 def test_the_public_fields_are_the_records() -> None:
     """The fields that are read for the public record are those of `JobRecord`, in its order."""
-    assert ("job_id", *PUBLIC_FIELDS) == JobRecord.__struct_fields__
+    assert ("job_id", *PUBLIC_FIELDS, "webhook") == JobRecord.__struct_fields__
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,9 @@ def test_every_field_that_a_move_sets_has_its_place() -> None:
     assert places
     named = {name: int(place) for name, place in re.findall(r"(\w+) = (\d+)", places[1])}
     assert named == {
-        name: place for place, name in enumerate(read, start=1) if name not in {"created_ms", "quota"}
+        name: place
+        for place, name in enumerate(read, start=1)
+        if name not in {"created_ms", "quota", "webhook"}
     }
     assert "tonumber(v[17])" in MOVE.text
     assert read[16] == "created_ms"

@@ -75,8 +75,11 @@ CASES: dict[str, Case] = {
         f"a:{_KEY},",
         "@",
         "@\0",
-        allowed="name:key[:admin][:rate=N][:jobs=N] entries with commas between them, or @",
+        allowed="name:key[:admin][:rate=N][:jobs=N][:webhook=URL] entries with commas between them, or @",
     ),
+    "key_rate": _number(0, 1_000_000),
+    "key_jobs": _number(0, 10_000_000),
+    "event_shards": _number(1, 256),
     "origins": _text(
         "*",
         "https://app.example,http://[::1]:3000",
@@ -88,8 +91,26 @@ CASES: dict[str, Case] = {
         "http://h:0",
         allowed="scheme://host[:port] entries with commas between them, or *",
     ),
-    "key_rate": _number(0, 1_000_000),
-    "key_jobs": _number(0, 10_000_000),
+    "webhook_hosts": _text(
+        "a.example:8080,10.0.0.0/8",
+        "[::1]:80, localhost",
+        "http://a",
+        "a,",
+        "10.0.0.1/8",
+        "a:0",
+        "*.a.example",
+        allowed="host names, addresses or networks with commas between them",
+    ),
+    "webhook_secret": _text(
+        "whsec_" + "S3CRETuc" * 4,
+        "whsec_" + "S3CRETuc" * 8,
+        "S3CRETuc" * 4,
+        "whsec_" + "S3CRETuc" * 3,
+        "whsec_" + "S3CRETuc" * 11,
+        "whsec_!S3CRET",
+        allowed="empty, or whsec_ and base64 of 24 to 64 bytes",
+    ),
+    "webhook_retry_ms": _number(10, 3_600_000),
     "model": _text("simulated:1,2", "/models/m", "hub:", "hub:a/b/c", allowed="hub: takes <owner>/<name>"),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
     "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),
@@ -398,7 +419,12 @@ def test_a_password_is_never_shown(scheme: str, user: str, before: str, after: s
 
 def test_urls_with_passwords_and_keys_are_secret() -> None:
     """They are hidden wherever settings are shown."""
-    assert {option.field for option in OPTIONS if option.secret} == {"redis_url", "broker_url", "api_keys"}
+    assert {option.field for option in OPTIONS if option.secret} == {
+        "redis_url",
+        "broker_url",
+        "api_keys",
+        "webhook_secret",
+    }
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,8 @@ from inferq.steps import (
 
 JOB = Job(job_id="a1", model='quo"ted', text="t", created_ms=1_769_860_800_123)
 ORIGIN = Origin(job=JOB, queue="q", message=b"m")
+
+RESULT = Result(label="P", score=1.0, scores={"P": 1.0}, truncated=False)
 
 
 def _finish(**times: float) -> Step:
@@ -192,3 +195,23 @@ def test_an_answered_record_is_born_with_its_result(deadline_ms: int | None) -> 
         "tokenize": 0,
         "inference": 0,
     }
+
+
+@pytest.mark.parametrize(
+    "make", [lambda job: answer_fields(job, RESULT), lambda job: _born(job)], ids=["answer", "birth"]
+)
+def test_a_record_is_born_with_its_webhook(make: Any) -> None:
+    """Its URL, the host of that, and a state that is the same for all; a message may hold what is none."""
+    for webhook, host in (("https://A.example/x", "a.example"), ("no URL", None), ("", None)):
+        flat = make(msgspec.structs.replace(JOB, webhook=webhook))
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        assert fields.get("webhook_host") == host
+        if host is not None:
+            assert fields["webhook_url"] == webhook
+            assert json.loads(fields["webhook"])["state"] == "pending"
+        else:
+            assert {"webhook", "webhook_url"}.isdisjoint(fields)
+
+
+def _born(job: Job) -> Any:
+    return birth_fields(Origin(job=job, queue="q", message=b"m"), due_ms=1)

@@ -13,6 +13,7 @@ def test_without_header_fields_everything_is_as_usual() -> None:
     head = head_of([])
     assert (head.content_type, head.content_encoding, head.length) == (None, None, b"0")
     assert (head.authorization, head.repeated, head.idempotent, head.cached) == (None, False, False, True)
+    assert head.prefer is None
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,9 @@ def test_without_header_fields_everything_is_as_usual() -> None:
         ([(b"cache-control", b"max-age=0")], "cached", True),
         ([(b"cache-control", b"no-store"), (b"cache-control", b"max-age=0")], "cached", False),
         ([(b"cache-control", b"max-age=0"), (b"cache-control", b"no-store")], "cached", False),
+        ([(b"prefer", b"wait=5")], "prefer", b"wait=5"),
+        ([(b"prefer", b"respond-async"), (b"prefer", b"wait=5")], "prefer", b"respond-async,wait=5"),
+        ([(b"prefer", b"")], "prefer", b""),
     ],
 )
 def test_what_each_field_says(headers: list[tuple[bytes, bytes]], field: str, value: object) -> None:
@@ -42,7 +46,7 @@ def test_what_each_field_says(headers: list[tuple[bytes, bytes]], field: str, va
 names = st.sampled_from(
     [
         b"content-type", b"content-encoding", b"content-length", b"authorization", b"idempotency-key",
-        b"cache-control", b"x-other", b"",
+        b"cache-control", b"prefer", b"x-other", b"",
     ]
 )  # fmt: skip  # names side by side
 values = st.one_of(st.binary(max_size=8), st.sampled_from([b"no-cache", b"no-store", b"max-age=1"]))
@@ -67,5 +71,6 @@ def test_one_pass_says_what_looking_up_each_field_would(headers: list[tuple[byte
         repeated=len(all_of(b"authorization")) > 1,
         idempotent=bool(all_of(b"idempotency-key")),
         cached=all(map(wants_cached, all_of(b"cache-control"))),
+        prefer=b",".join(all_of(b"prefer")) if all_of(b"prefer") else None,
     )
     assert head_of(headers) == expected

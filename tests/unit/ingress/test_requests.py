@@ -166,7 +166,7 @@ def test_an_unknown_field_is_pointed_at(name: str, pointer: str) -> None:
     error = _refusal(json.dumps({"text": "a", name: 1}).encode())
     (found,) = error.errors
     assert found == FieldError(
-        pointer=pointer, detail="is no field; there are text, model, deadline_ms, priority"
+        pointer=pointer, detail="is no field; there are text, model, deadline_ms, priority, webhook"
     )
     assert error.detail == f"{name[:100]} {found.detail}"
 

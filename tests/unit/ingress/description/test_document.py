@@ -14,8 +14,9 @@ import schemathesis
 
 from inferq import errors
 from inferq.errors import HttpError
+from inferq.feed import snapshot
 from inferq.heartbeats import BatchTotals, CacheTotals
-from inferq.jobs import JobRecord
+from inferq.jobs import FINAL, JobRecord
 from inferq.keyring import KeyRing
 from inferq.server import Checks
 from inferq.telemetry import Metrics
@@ -28,12 +29,14 @@ from ingress.description.meanings import FIELDS
 from ingress.description.operations import OPERATIONS
 from ingress.description.parts import HEADER_FIELDS
 from ingress.description.schemas import NOT_BLANK
-from ingress.stats import BatcherFigures, QueueFigures, Statistics
+from ingress.eventstream import message
+from ingress.stats import BatcherFigures, LatencyFigures, Percentiles, QueueFigures, Statistics
 from tests.described import Described
 
 DOCUMENT = document()
 DESCRIBED = Described(DOCUMENT)
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+WEBHOOK: dict[str, Any] = DOCUMENT["webhooks"]["jobEnded"]
 
 
 def references(value: Any) -> Iterator[str]:
@@ -53,7 +56,8 @@ def contents() -> Iterator[tuple[str, Any]]:
     for where, answer in DESCRIBED.answers():
         for content in answer.get("content", {}).values():
             yield where, content
-    for path, method, operation in DESCRIBED.operations():
+    asked = [*DESCRIBED.operations(), *(("webhook", *one) for one in WEBHOOK.items())]
+    for path, method, operation in asked:
         for content in operation.get("requestBody", {}).get("content", {}).values():
             yield f"{method} {path}", content
 
@@ -111,7 +115,7 @@ def test_links_and_names() -> None:
     names = [operation["operationId"] for _, _, operation in DESCRIBED.operations()]
     assert len(set(names)) == len(names)
     links = [link for _, answer in DESCRIBED.answers() for link in answer.get("links", {}).values()]
-    assert {link["operationId"] for link in links} == {"show", "cancel"}
+    assert {link["operationId"] for link in links} == {"show", "events", "cancel"}
     assert {tag for _, _, one in DESCRIBED.operations() for tag in one["tags"]} == {
         tag["name"] for tag in DOCUMENT["tags"]
     }
@@ -120,11 +124,50 @@ def test_links_and_names() -> None:
 def test_every_route_is_described_and_nothing_else() -> None:
     """The paths and methods are those of the application; HEAD comes with GET."""
     nobody: Any = None
-    parts = Parts(infer=nobody, batch=nobody, jobs=nobody, stats=nobody, keys=KeyRing(""))
+    parts = Parts(
+        infer=nobody,
+        batch=nobody,
+        jobs=nobody,
+        events=nobody,
+        stats=nobody,
+        keys=KeyRing(""),
+        stream_url="ws://a",
+    )
     checks: Checks = dict
     routes: list[Any] = list(make_routes(parts, Metrics(), checks))
     served = {(route.path, method) for route in routes for method in route.methods or () if method != "HEAD"}
     assert served == {(path, method.upper()) for path, method, _ in DESCRIBED.operations()}
+
+
+def test_a_webhook_is_a_final_frame_with_three_header_fields() -> None:
+    """The body is what watchers are sent, of final states alone; the fields are those of Standard Webhooks."""
+    (operation,) = WEBHOOK.values()
+    assert [field["name"] for field in operation["parameters"]] == [
+        "webhook-id", "webhook-timestamp", "webhook-signature",
+    ]  # fmt: skip  # names side by side
+    for field in operation["parameters"]:
+        DESCRIBED.validates(field["schema"], field["example"])
+        assert field["required"]
+    ended = EXAMPLES["ended"][1]
+    assert valid("FinalFrame", ended)
+    for wrong in ("snapshot", "job.running", "job.queued", "error"):
+        assert not valid("FinalFrame", {**ended, "type": wrong})
+    assert {
+        kind.removeprefix("job.") for kind in SCHEMAS["FinalFrame"]["properties"]["type"]["enum"]
+    } == FINAL
+    assert operation["responses"].keys() == {"2XX", "410", "default"}
+
+
+def test_examples_of_events_are_what_is_sent() -> None:
+    """A snapshot and an end, in the words of the wire; what they carry is as the schema of their data says."""
+    for name, record, kind in (("first_event", "queued", "snapshot"), ("last_event", "done", None)):
+        shown = EXAMPLES[name][1]
+        event = snapshot(json.dumps(EXAMPLES[record][1], separators=(",", ":")).encode())
+        fields = dict(line.split(": ", 1) for line in message(event, kind).decode().rstrip().split("\n"))
+        assert fields == {key: value for key, value in shown.items() if key != "retry"}
+        DESCRIBED.validates(
+            SCHEMAS["StreamedEvent"]["properties"]["data"]["contentSchema"], json.loads(shown["data"])
+        )
 
 
 def test_every_error_that_has_an_answer_is_described() -> None:
@@ -240,6 +283,8 @@ def test_what_is_encoded_is_valid() -> None:
         AcceptedItem(index=0, **where), RefusedItem(index=255, error=error),
     ]  # fmt: skip  # two entries
     fields = msgspec.structs.asdict(error)
+    timed = Percentiles(count=3, p50=0.5, p90=1.5, p99=2.5)
+    untimed = Percentiles(count=0, p50=None, p90=None, p99=None)
     for answer in (
         Accepted(**where),
         BatchAnswer(jobs=jobs, accepted=1, refused=1),
@@ -256,6 +301,7 @@ def test_what_is_encoded_is_valid() -> None:
             ],
             batches=BatchTotals(),
             cache=CacheTotals(),
+            latency_ms=LatencyFigures(queue_wait=timed, inference=timed, total=untimed),
         ),
     ):  # fmt: skip  # values side by side
         schema = SCHEMAS[type(answer).__name__]

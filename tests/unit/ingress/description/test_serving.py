@@ -14,17 +14,19 @@ from inferq.keyring import KeyRing
 from ingress.description.document import document
 from ingress.description.serving import Descriptions
 
+STREAMS = "wss://push.example:443/inferq"
+
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the two routes, without keys."""
+    """A client of the routes, without keys."""
     async with calling(KeyRing("")) as it:
         yield it
 
 
 def calling(keys: KeyRing) -> httpx.AsyncClient:
-    """Return a client of the two routes."""
-    app = Starlette(routes=list(Descriptions(keys).routes()))
+    """Return a client of the routes."""
+    app = Starlette(routes=list(Descriptions(keys, stream_url=STREAMS).routes()))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://inferq.example:8080")
 
 
@@ -36,7 +38,7 @@ async def test_the_document_is_served(client: httpx.AsyncClient) -> None:
     assert answer.json() == document()
 
 
-@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+@pytest.mark.parametrize("path", ["/openapi.json", "/asyncapi.json", "/docs"])
 async def test_who_has_it_gets_it_no_more(client: httpx.AsyncClient, path: str) -> None:
     """An answer may be kept; asked again with its tag it is 304 without a body, with another it comes as a whole."""
     first = await client.get(path)
@@ -49,6 +51,21 @@ async def test_who_has_it_gets_it_no_more(client: httpx.AsyncClient, path: str) 
         assert again.headers["cache-control"] == "no-cache"
     for unknown in ('"x"', tag.strip('"'), ""):
         assert (await client.get(path, headers={"If-None-Match": unknown})).status_code == 200
+
+
+async def test_what_is_pushed_is_served(client: httpx.AsyncClient) -> None:
+    """It names the notifier as clients reach it, and this service by the address that it was asked for at."""
+    answer = await client.get("/asyncapi.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    servers = answer.json()["servers"]
+    assert {name: servers["notifier"][name] for name in ("host", "pathname", "protocol")} == {
+        "host": "push.example:443", "pathname": "/inferq", "protocol": "wss",
+    }  # fmt: skip  # one address
+    assert servers["ingress"]["host"] == "inferq.example:8080"
+    assert "address.invalid" not in answer.text
+    wrong = await client.get("/asyncapi.json", headers={"Host": '"}, "x": {"'})
+    assert wrong.json()["servers"]["ingress"]["host"] == "localhost:8080"
 
 
 async def test_a_browser_loads_nothing_but_the_page(client: httpx.AsyncClient) -> None:

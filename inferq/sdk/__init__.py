@@ -1,0 +1,1 @@
+"""The client of the API: `inferq.Client`, `inferq.AsyncClient`, and what they hand out and raise."""

@@ -1,0 +1,82 @@
+"""How texts are put together to requests: bodies, and batches of them. Pure.
+
+A batch holds at most 256 inputs, and fewer where their bytes would be too many together. A text that is too long by
+itself travels alone, so that its refusal is its own.
+"""
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+MOST_INPUTS: Final = 256
+# Half of what the API takes.
+MOST_BYTES: Final = 4 * 1024 * 1024
+_LONGEST_KEY: Final = 255
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for besides the text; None leaves it to the deployment."""
+
+    model: str | None = None
+    deadline_ms: int | None = None
+    priority: str | None = None
+    webhook: str | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a body that are given."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+
+
+def body_of(text: str, fields: dict[str, Any]) -> bytes:
+    """Return the body of a submit; raises TypeError when the text is no string."""
+    if not isinstance(text, str):
+        raise TypeError(f"a text must be a string, not {type(text).__name__}")
+    body = {"text": text, **fields}
+    try:
+        return _encode(body)
+    except UnicodeEncodeError:
+        # Half a character: the API shall judge it, as everything else.
+        return json.dumps(body).encode()
+
+
+def join(bodies: list[bytes]) -> bytes:
+    """Return the body of a batch."""
+    return b'{"inputs":[' + b",".join(bodies) + b"]}"
+
+
+class Batch:
+    """A batch in the making."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self._bytes = 0
+
+    def takes(self, body: bytes) -> bool:
+        """Say whether there is room for one more."""
+        return not self.bodies or (len(self.bodies) < MOST_INPUTS and self._bytes + len(body) <= MOST_BYTES)
+
+    def add(self, body: bytes) -> None:
+        """Take one more."""
+        self.bodies.append(body)
+        self._bytes += len(body) + 1
+
+
+def check_key(key: str, *, many: bool = False) -> str:
+    """Return an idempotency key that can be sent; that of many leaves room for what is put behind it.
+
+    Raises:
+        ValueError: it has too many characters, or other ones than visible ASCII.
+    """
+    most = _LONGEST_KEY - len(key_of("", 10**9, 10**6)) if many else _LONGEST_KEY
+    if not 1 <= len(key) <= most or not all("!" <= character <= "~" for character in key):
+        raise ValueError(f"idempotency_key must have 1 to {most} visible ASCII characters")
+    return key
+
+
+def key_of(key: str, number: int, tries: int) -> str:
+    """Return the key of a batch by its number; inputs that are sent anew are another request, and need another."""
+    return f"{key}.{number}" if tries == 0 else f"{key}.{number}.{tries}"

@@ -1,0 +1,90 @@
+"""What a client hands out: jobs, refusals and results; records have a module of their own. Pure.
+
+All are frozen.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from inferq import jobs
+from inferq.jobs import Status, Timings
+from inferq.sdk.errors import ClientError, JobFailed, JobNotFound, of_record
+from inferq.sdk.records import Record
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted job; ``status`` is that of its acceptance, which is `done` where the answer was known already."""
+
+    job_id: str
+    status: Status
+    status_url: str
+    stream_url: str
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A text of many that did not become a job: its ``index`` among them, and why."""
+
+    index: int
+    error: ClientError
+
+    @property
+    def code(self) -> str:
+        """The stable part of the reason."""
+        return self.error.code
+
+    @property
+    def detail(self) -> str:
+        """The reason, for people."""
+        return self.error.detail
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job came to: the best label, its probability, and the probability of each label.
+
+    ``timings`` say where its time went, in milliseconds; they are None for an answer that was known already.
+    """
+
+    label: str
+    score: float
+    scores: dict[str, float]
+    truncated: bool
+    cached: bool
+    job_id: str
+    timings: Timings | None
+    record: Record
+
+
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{0,99}[A-Za-z0-9_:-]")
+
+
+def result_of(record: Record) -> Result:
+    """Return what a final record holds; raises `JobError` when the job ended without a result."""
+    if record.status is not Status.DONE:
+        raise of_record(record)
+    try:
+        found = msgspec.convert(record.result, jobs.Result)
+    except msgspec.ValidationError:
+        raise JobFailed("no_result", "the record holds no classification", record=record) from None
+    return Result(
+        label=found.label,
+        score=found.score,
+        scores=found.scores,
+        truncated=found.truncated,
+        cached=record.cached,
+        job_id=record.job_id,
+        timings=record.timings_ms,
+        record=record,
+    )
+
+
+def id_of(job: Job | str) -> str:
+    """Return the id of a job that is given as such or by its id; raises `JobNotFound` when it can be none."""
+    job_id = job.job_id if isinstance(job, Job) else job
+    if not isinstance(job_id, str):
+        raise TypeError(f"a job is given as such or by its id, not as {type(job).__name__}")
+    # It becomes part of a path.
+    if not _JOB_ID.fullmatch(job_id):
+        raise JobNotFound("not_found", "this is no id of a job", status=404, job_id=job_id[:100])
+    return job_id

@@ -1,0 +1,179 @@
+"""The small pure parts: patience, batches, fates of sockets, shapes."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from inferq.jobs import Status
+from inferq.sdk.batches import MOST_BYTES, MOST_INPUTS, Batch, Options, body_of, check_key, join, key_of
+from inferq.sdk.errors import BadRequest, JobFailed, JobNotFound
+from inferq.sdk.fates import Fate, fate_of, may_carry, socket_url
+from inferq.sdk.patience import Patience, Retries
+from inferq.sdk.records import decode_record
+from inferq.sdk.shapes import Job, Refusal, id_of, result_of
+
+RECORD: dict[str, Any] = {
+    "job_id": "j", "status": "done", "seq": 3, "model": "m", "error": None, "cached": True, "attempt": 1,
+    "result": {"label": "GOOD", "score": 0.75, "scores": {"GOOD": 0.75}, "truncated": False},
+    "deadline_at": None, "created_at": "2026-01-31T12:00:00.123Z", "started_at": None, "finished_at": None,
+    "timings_ms": None, "batch": None, "raw": "bm90aGluZw==", "of_a_later_version": 1,
+}  # fmt: skip  # fields side by side
+
+
+def test_tries_come_at_growing_waits_until_patience_ends() -> None:
+    """A wait that would end too late is not begun; a success gives the patience anew."""
+    patience = Patience(1.0, 10.0)
+    retries = Retries(patience, spread=lambda: 1.0)
+    assert [retries.next_s(10.0), retries.next_s(10.1), retries.next_s(10.3)] == [0.1, 0.2, 0.4]
+    assert retries.next_s(10.7) is None
+    assert patience.left_s(12.0) == 0.0
+    patience.renew(20.0)
+    assert Retries(patience, spread=lambda: 1.0).next_s(20.0) == 0.1
+    assert patience.left_s(20.25) == 0.75
+
+
+def test_a_wait_is_at_least_what_the_server_asked_for() -> None:
+    """And a little more, so that those who were refused together do not come back together."""
+    waits = [
+        Retries(Patience(60.0, 0.0), spread=spread).next_s(0.0, 5.0) for spread in (lambda: 0.0, lambda: 1.0)
+    ]
+    assert waits == [5.0, 6.25]
+    assert Retries(Patience(5.0, 0.0), spread=lambda: 0.0).next_s(0.0, 5.0) is None
+
+
+def test_a_body_has_what_was_given() -> None:
+    """And nothing that was not; half a character is left to the API to judge."""
+    fields = Options(model="m", deadline_ms=5, priority="bulk", webhook="https://h").fields
+    assert json.loads(body_of("x", fields)) == {
+        "text": "x", "model": "m", "deadline_ms": 5, "priority": "bulk", "webhook": "https://h",
+    }  # fmt: skip  # fields side by side
+    assert body_of("ü", Options().fields) == '{"text":"ü"}'.encode()
+    assert json.loads(body_of("\ud83d", {})) == {"text": "\ud83d"}
+    with pytest.raises(TypeError, match="a text must be a string, not int"):
+        body_of(5, {})  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_batch_is_bounded_in_inputs_and_bytes() -> None:
+    """256 inputs; a text that is too large by itself finds room in an empty batch alone."""
+    batch = Batch()
+    while batch.takes(b"{}"):
+        batch.add(b"{}")
+    assert len(batch.bodies) == MOST_INPUTS
+    assert len(json.loads(join(batch.bodies))["inputs"]) == MOST_INPUTS
+    large = b"x" * (MOST_BYTES + 1)
+    batch = Batch()
+    assert batch.takes(large)
+    batch.add(large)
+    assert not batch.takes(b"{}")
+    batch = Batch()
+    batch.add(b"{}")
+    assert not batch.takes(large)
+
+
+def test_a_batch_has_a_key_of_its_own_for_each_content() -> None:
+    """Inputs that are sent anew are another request; every such key can be sent."""
+    assert [key_of("k", 0, 0), key_of("k", 7, 0), key_of("k", 7, 1)] == ["k.0", "k.7", "k.7.1"]
+    longest = "k" * 255
+    assert check_key(longest) == longest
+    with pytest.raises(ValueError, match="idempotency_key must have 1 to 236 visible ASCII characters"):
+        check_key(longest, many=True)
+    assert len(key_of(check_key("k" * 236, many=True), 10**9, 10**6)) == 255
+
+
+@pytest.mark.parametrize("key", ["", "a b", "ü", "a\n", "k" * 256])
+def test_a_key_that_cannot_be_sent_is_refused_here(key: str) -> None:
+    """Before anything is sent."""
+    with pytest.raises(ValueError, match="visible ASCII"):
+        check_key(key)
+
+
+@pytest.mark.parametrize(
+    ("code", "fate"),
+    [
+        (None, Fate.AGAIN), (1000, Fate.AGAIN), (1001, Fate.AGAIN), (1006, Fate.AGAIN), (1012, Fate.AGAIN),
+        (4008, Fate.AGAIN), (4400, Fate.LATER), (4403, Fate.LATER), (4404, Fate.LATER), (4429, Fate.LATER),
+        (4401, Fate.KEY_REFUSED),
+    ],
+)  # fmt: skip  # one case for each
+def test_a_close_code_says_what_is_next(code: int | None, fate: Fate) -> None:
+    """A restart, slowness or a lost network: again. Too many, or no such path: later. A wrong key: never."""
+    assert fate_of(code) is fate
+
+
+@pytest.mark.parametrize(
+    ("stream_url", "url"),
+    [
+        ("ws://h:1/ws/jobs/abc", "ws://h:1/ws"),
+        ("wss://h/push/ws/jobs/abc", "wss://h/push/ws"),
+        ("http://h/ws/jobs/abc", None),
+        ("ws://h/other/abc", None),
+        ("", None),
+    ],
+)
+def test_where_many_jobs_are_pushed_follows_from_where_one_is(stream_url: str, url: str | None) -> None:
+    """A URL of another form leads nowhere, so nothing is sent there."""
+    assert socket_url(stream_url) == url
+
+
+def test_a_key_does_not_leave_an_encrypted_path() -> None:
+    """Where the API is encrypted and push is not, everybody on the way could read it."""
+    assert not may_carry("k", api_secure=True, url="ws://h/ws")
+    assert may_carry("k", api_secure=True, url="wss://h/ws")
+    assert may_carry("k", api_secure=False, url="ws://h/ws")
+    assert may_carry(None, api_secure=True, url="ws://h/ws")
+
+
+def test_a_record_keeps_the_json_that_it_came_as() -> None:
+    """Whatever that says of itself, and with fields that this version does not know."""
+    raw = json.dumps(RECORD).encode()
+    record = decode_record(raw)
+    assert (record.raw, record.status, record.final) == (raw, Status.DONE, True)
+    result = result_of(record)
+    assert (result.label, result.score, result.scores, result.truncated) == (
+        "GOOD",
+        0.75,
+        {"GOOD": 0.75},
+        False,
+    )
+    assert (result.cached, result.job_id, result.timings, result.record) == (True, "j", None, record)
+
+
+@pytest.mark.parametrize("junk", [b"", b"{}", b'"\xff"', b'{"x":' + b"[" * 100_000])
+def test_what_is_no_record_is_refused(junk: bytes) -> None:
+    """With one kind of error."""
+    with pytest.raises(msgspec.DecodeError):
+        decode_record(junk)
+
+
+@pytest.mark.parametrize("change", [{"status": "failed"}, {"result": None}, {"result": {"label": 5}}])
+def test_without_a_result_there_is_an_error(change: dict[str, Any]) -> None:
+    """A job that failed, and a record that claims to be done but holds no classification."""
+    with pytest.raises(JobFailed):
+        result_of(decode_record(json.dumps(RECORD | change).encode()))
+
+
+def test_a_job_is_given_as_such_or_by_its_id() -> None:
+    """What can be no id is no job, and never becomes part of a path."""
+    job = Job(job_id="a-b_c.d:1", status=Status.QUEUED, status_url="", stream_url="")
+    assert id_of(job) == id_of("a-b_c.d:1") == "a-b_c.d:1"
+    for wrong in ("", "..", ".", "a/b", "a?b", "ü", "x" * 101, "a\n"):
+        with pytest.raises(JobNotFound):
+            id_of(wrong)
+    with pytest.raises(TypeError, match="not as int"):
+        id_of(5)  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_refusal_tells_its_reason() -> None:
+    """As its error does."""
+    refusal = Refusal(index=1, error=BadRequest("c", "d", status=400))
+    assert (refusal.code, refusal.detail) == ("c", "d")
+
+
+def test_a_record_of_another_kind_is_no_classification() -> None:
+    """It has ended as done, and the caller is told that there is nothing to return."""
+    record = decode_record(json.dumps(RECORD | {"result": {"vector": [1]}}).encode())
+    with pytest.raises(JobFailed, match="no_result") as caught:
+        result_of(record)
+    assert caught.value.record == record
