@@ -59,4 +59,6 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run("notifier", "inferq's notifier: pushes results over WebSocket.", main))
+    raise SystemExit(
+        run("notifier", "inferq's notifier: pushes results over WebSocket.", main, collect_rarely=True)
+    )

@@ -8,8 +8,8 @@ Rules:
    keeps the newest event: what happens between watching and the look's answer is neither lost nor shown to others.
 3. A registration is two references, one at the topic and one at the member: 300 clients may each watch the same 20,000
    jobs. So what has ended is not looked for in the members' lists but passed over there, and swept out now and then.
-4. A member that leaves is taken out piece by piece (`reap`), so that leaving with 20,000 jobs stops nobody. Its number
-   is given to another only when it is in no topic any more.
+4. A member that leaves is taken out piece by piece (`reap`), so that leaving with 20,000 jobs and a full mailbox stops
+   nobody. Its number is given to another only when it is in no topic any more.
 5. Members are served in one loop without waiting: whoever's mailbox is full is told (`pressed`) and served no longer.
 """
 
@@ -91,16 +91,22 @@ class Hub:
         """Send a member nothing more; `reap` sees to the rest."""
         if member.open:
             member.open = False
-            member.mailbox.clear()
-            self._leaving.append(member)
+            # Those with something in their mailboxes first: that is memory.
+            if len(member.mailbox):
+                self._leaving.appendleft(member)
+            else:
+                self._leaving.append(member)
 
-    def reap(self, most_topics: int) -> bool:
-        """Take members that left out of so many topics; say whether there is more to do."""
-        while self._leaving and most_topics > 0:
+    def reap(self, steps: int) -> bool:
+        """Let go, in so many steps, of what those that left were to be sent and watched; say whether more is to do."""
+        while self._leaving and steps > 0:
             member = self._leaving[0]
-            for _ in range(min(most_topics, len(member.topics))):
+            if len(member.mailbox):
+                steps -= member.mailbox.discard(steps)
+                continue
+            for _ in range(min(steps, len(member.topics))):
                 self._take_out(member, member.topics.pop())
-                most_topics -= 1
+                steps -= 1
             if not member.topics:
                 self._leaving.popleft()
                 self._members[member.number] = None
@@ -226,12 +232,14 @@ class Hub:
             member.pressed()
         else:
             member.wake()
-        while self.ledger.held_bytes > self._most_held_bytes:
-            fullest = max(
-                (one for one in self._members if one is not None and one.open),
-                key=lambda one: one.mailbox.size,
-            )
-            fullest.crowded_out()
+        if self.ledger.held_bytes > self._most_held_bytes:
+            self._crowd_out()
+
+    def _crowd_out(self) -> None:
+        """Send the fullest away, one at a time: what it alone was to be sent is let go first."""
+        if not (self._leaving and len(self._leaving[0].mailbox)):
+            present = (one for one in self._members if one is not None and one.open)
+            max(present, key=lambda one: one.mailbox.size).crowded_out()
 
     def _take_out(self, member: Member, topic: Topic) -> None:
         if topic.remove(member.number):

@@ -134,9 +134,13 @@ class Mailbox:
             self.size -= item.size
             item.release()
 
-    def clear(self) -> None:
-        """Send nothing more."""
-        for item in self._waiting:
+    def discard(self, most: int) -> int:
+        """Drop so many from the end; return how many there were."""
+        dropped = min(most, len(self._waiting))
+        for _ in range(dropped):
+            item, _ = self._waiting.popitem()
+            self.size -= item.size
             item.release()
-        self._waiting = {}
-        self.size = 0
+        if not self._waiting:
+            self._waiting = {}
+        return dropped

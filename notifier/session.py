@@ -39,6 +39,9 @@ class Desk(Protocol):
     def same_key(self, session: "Session", key: str) -> bool:
         """Say whether a key is that of this session's caller."""
 
+    async def turn(self) -> None:
+        """Wait for a turn: who says much waits for the others."""
+
     def work(self, session: "Session", message: ClientMessage) -> Awaitable[None]:
         """Do what a message asks for."""
 
@@ -151,11 +154,11 @@ class Session(Member):
         """Work on what was said, until nothing is left."""
         try:
             while self._inbox:
-                await self._answer(self._inbox.popleft())
+                await self.desk.turn()
+                if self._inbox:
+                    await self._answer(self._inbox.popleft())
                 if not self._inbox:
                     self.connection.hold(False)
-                # Who says much waits for the others.
-                await asyncio.sleep(0)
         finally:
             self._worker = None
 

@@ -1,16 +1,19 @@
 """Lets sessions watch jobs, in chunks: watch, look, check whose they are, and only then send.
 
 The next chunk is for a client that has mostly read the last one: who subscribes to much and does not read fills half a
-mailbox, and waits.
+mailbox, and waits. All clients together get one slice of work in a turn of the loop, in turns: 300 that subscribe to
+20,000 jobs each at once would otherwise hold up whatever else is to be sent for a third of a second at a time.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable
 from inferq.feed import Feed, snapshot
+from inferq.store import Owned
 from notifier.closes import TOO_MANY
 from notifier.hub import Hub
 from notifier.requests import could_be_a_job
@@ -18,6 +21,8 @@ from notifier.session import Session
 from notifier.topic import Topic
 
 CHUNK: Final = 256
+SLICE: Final = 32
+"""How many jobs are worked on in one turn of the loop."""
 # While Redis is away the look is repeated; later ones are the feed's, after it has reconnected.
 LOOK_AGAIN_S: Final = 0.2
 LOOK_AGAIN_MOST_S: Final = 1.0
@@ -28,6 +33,7 @@ class Subscriptions:
 
     def __init__(self, feed: Feed, hub: Hub, *, most_jobs: int) -> None:
         self._feed, self._hub, self._most_jobs = feed, hub, most_jobs
+        self._turns = asyncio.Lock()
 
     async def subscribe(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
         """Watch jobs; ``after`` says which `seq` of some the client has seen."""
@@ -44,17 +50,26 @@ class Subscriptions:
 
     async def unsubscribe(self, session: Session, job_ids: Sequence[str]) -> None:
         """Watch jobs no more; ids that are not watched are passed over."""
-        for start in range(0, len(job_ids), CHUNK):
-            for job_id in job_ids[start : start + CHUNK]:
+        for start in range(0, len(job_ids), SLICE):
+            await self.turn()
+            for job_id in job_ids[start : start + SLICE]:
                 self._hub.quit(session, job_id)
+
+    async def turn(self) -> None:
+        """Wait for this client's turn, and let the loop turn before it."""
+        async with self._turns:
             await asyncio.sleep(0)
 
     async def _watch(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
-        for job_id in job_ids:
-            if not could_be_a_job(job_id):
-                session.missing(job_id)
-        topics = [self._hub.pin(job_id) for job_id in job_ids if could_be_a_job(job_id)]
+        topics: list[Topic] = []
         try:
+            for start in range(0, len(job_ids), SLICE):
+                await self.turn()
+                for job_id in job_ids[start : start + SLICE]:
+                    if could_be_a_job(job_id):
+                        topics.append(self._hub.pin(job_id))
+                    else:
+                        session.missing(job_id)
             await self._join(session, topics, after)
         finally:
             for topic in topics:
@@ -65,7 +80,7 @@ class Subscriptions:
         ready = self._feed.ready
         known = [topic for topic in topics if ready and self._hub.knows(session, topic)]
         unknown = [topic for topic in topics if not (ready and self._hub.knows(session, topic))]
-        await self._tell(session, known, after)
+        await self._tell(session, known, [], after)
         backoff = Backoff(first_s=LOOK_AGAIN_S, most_s=LOOK_AGAIN_MOST_S)
         while unknown and session.open:
             try:
@@ -76,22 +91,35 @@ class Subscriptions:
                 unknown = [
                     topic for topic in unknown if not (topic.final and self._hub.knows(session, topic))
                 ]
-                await self._tell(session, ended, after)
+                await self._tell(session, ended, [], after)
                 if unknown:
                     await session.pause(backoff.next_s())
                 continue
-            for topic, owned in zip(unknown, found, strict=True):
-                if owned is not None:
-                    self._hub.learn(topic, owned.owner, snapshot(owned.record))
-            await self._tell(session, unknown, after)
+            await self._tell(session, unknown, found, after)
             return
 
-    async def _tell(self, session: Session, topics: Sequence[Topic], after: Mapping[str, int]) -> None:
-        """Let a session watch topics; they are pinned, so what happens while it reads is not lost."""
-        for topic in topics:
-            # One record may fill a mailbox.
-            if not session.mailbox.roomy:
-                await session.room()
-            if not session.open:
-                return
-            self._hub.join(session, topic, after.get(topic.job_id))
+    async def _tell(
+        self,
+        session: Session,
+        topics: Sequence[Topic],
+        found: Sequence[Owned | None],
+        after: Mapping[str, int],
+    ) -> None:
+        """Let a session watch topics, of which a look may have ``found`` something.
+
+        They are pinned, so what happens while the client reads is not lost.
+        """
+        for start in range(0, len(topics), SLICE):
+            await self.turn()
+            for topic, owned in zip_longest(
+                topics[start : start + SLICE], found[start : start + SLICE], fillvalue=None
+            ):
+                assert topic is not None, "nothing is found that was not looked for"
+                if owned is not None:
+                    self._hub.learn(topic, owned.owner, snapshot(owned.record))
+                # One record may fill a mailbox.
+                if not session.mailbox.roomy:
+                    await session.room()
+                if not session.open:
+                    return
+                self._hub.join(session, topic, after.get(topic.job_id))

@@ -300,13 +300,14 @@ def test_who_left_is_taken_out_piece_by_piece() -> None:
     room.hub.leave(client)
     room.hub.leave(client)
     room.watchers["j9"](event("j9", 2))
-    assert (len(client.mailbox), other.reads()) == (0, [("job.running", "j9", 2)])
+    assert (len(client.mailbox), other.reads()) == (10, [("job.running", "j9", 2)])
     room.watchers["j8"](event("j8", 2, "done"))
     pieces = 1
     while room.hub.reap(4):
         pieces += 1
         assert room.client().number > 1
-    assert pieces == 3
+    assert pieces == 5
+    assert len(client.mailbox) == 0
     assert (set(room.watchers), room.hub.registrations) == ({"j9"}, 1)
     assert room.client().number == client.number
     assert not room.hub.reap(4)
@@ -332,6 +333,13 @@ def test_all_mailboxes_together_are_bounded() -> None:
         for job in range(4 if number == 2 else 1):
             room.subscribe(client, event(f"j{number}-{job}", 1, pad="x" * 2000))
     assert [client.said for client in clients] == [[], [], ["crowded out"]]
+    # Nobody else has to go before what that one held is let go.
+    room.hub.note(clients[0], "x", "y")
+    assert clients[0].said == []
+    # It goes before those that have nothing waiting.
+    idle = room.client()
+    room.hub.leave(idle)
+    room.hub.reap(4)
     assert room.hub.ledger.held_bytes <= 10_000
 
 

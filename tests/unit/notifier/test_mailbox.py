@@ -90,7 +90,7 @@ def test_it_is_full_past_each_of_its_bounds() -> None:
     assert mailbox.full
 
 
-def test_what_is_dropped_or_cleared_is_let_go() -> None:
+def test_what_is_dropped_or_discarded_is_let_go() -> None:
     """And never sent; to drop what does not wait does nothing."""
     mailbox, one, two = Mailbox(), Thing("one"), Thing("two")
     mailbox.put(one, Kind.EVENT)
@@ -98,7 +98,10 @@ def test_what_is_dropped_or_cleared_is_let_go() -> None:
     mailbox.drop(one)
     mailbox.drop(one)
     assert (len(mailbox), mailbox.size, one.holders) == (1, 10, 0)
-    mailbox.clear()
+    mailbox.put(one, Kind.EVENT)
+    assert mailbox.discard(1) == 1
+    assert (mailbox.size, one.holders, two.holders) == (10, 0, 1)
+    assert mailbox.discard(5) == 1
     assert (len(mailbox), mailbox.size, two.holders) == (0, 0, 0)
 
 
