@@ -7,16 +7,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-import msgspec
-
 from inferq.apikeys import usable
-from inferq.jobs import Status
-from inferq.sdk import answers
 from inferq.sdk.batches import Options
-from inferq.sdk.errors import AlreadyFinal, ClientClosed, WaitTimeout
-from inferq.sdk.http import REQUEST_TIMEOUT_S, Http, Tries
+from inferq.sdk.errors import ClientClosed, WaitTimeout
+from inferq.sdk.http import Http
 from inferq.sdk.polling import POLLS_AT_ONCE
-from inferq.sdk.records import Record, decode_record
+from inferq.sdk.reads import Reads
+from inferq.sdk.records import Record
 from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of
 from inferq.sdk.streaming import One, Stream, within
 from inferq.sdk.submitting import Submitting
@@ -28,8 +25,6 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 60.0
 MAX_IN_FLIGHT: Final = 64
 MOST_IN_FLIGHT: Final = 1024
-# A read is tried again only because a connection may have ended unnoticed.
-_READ_FOR_S: Final = 1.0
 
 PriorityName = Literal["interactive", "bulk"]
 
@@ -72,6 +67,7 @@ class AsyncClient:
         if not timeout_s >= 0 or not 1 <= max_in_flight <= MOST_IN_FLIGHT:
             raise ValueError(f"timeout_s must be 0 or more, and max_in_flight from 1 to {MOST_IN_FLIGHT}")
         self._http = Http(self.url, key=self._key, connections=max_in_flight + POLLS_AT_ONCE)
+        self._reads = Reads(self._http)
         self._submitting = Submitting(self._http, timeout_s=timeout_s, at_once=max_in_flight)
         self._watching = Watching(self._http, key=self._key)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -279,7 +275,8 @@ class AsyncClient:
             JobNotFound: no such job, or another key's, or its record has expired.
             ServiceRefused, Unreachable: the API cannot say.
         """
-        return await self._record("GET", id_of(job))
+        self._open()
+        return await self._reads.record(id_of(job))
 
     async def cancel(self, job: Job | str) -> Record:
         """Cancel a job and return its record.
@@ -289,37 +286,13 @@ class AsyncClient:
             JobNotFound: no such job, or another key's, or its record has expired.
             ServiceRefused, Unreachable: it is not known whether it was cancelled.
         """
-        job_id, tries = id_of(job), Tries()
-        try:
-            return await self._record("DELETE", job_id, tries)
-        except AlreadyFinal:
-            if not tries.unknown:
-                raise
-            # The try whose answer was lost may have been the one that did it.
-            record = await self.record(job_id)
-            if record.status is Status.CANCELLED:
-                return record
-            raise
+        self._open()
+        return await self._reads.cancel(id_of(job))
 
     async def stats(self) -> dict[str, Any]:
         """Return the deployment's statistics, as `GET /v1/stats` has them; raises as `record`."""
-        response = await self._open().insist(
-            "GET", "/v1/stats", for_s=_READ_FOR_S, timeout_s=REQUEST_TIMEOUT_S
-        )
-        try:
-            return msgspec.json.decode(response.content, type=dict[str, Any])
-        except msgspec.DecodeError:
-            raise answers.unreadable(response.status_code) from None
-
-    async def _record(self, method: str, job_id: str, tries: Tries | None = None) -> Record:
-        path = f"/v1/jobs/{job_id}"
-        response = await self._open().insist(
-            method, path, for_s=_READ_FOR_S, timeout_s=REQUEST_TIMEOUT_S, job_id=job_id, tries=tries
-        )
-        try:
-            return decode_record(response.content)
-        except msgspec.DecodeError:
-            raise answers.unreadable(response.status_code) from None
+        self._open()
+        return await self._reads.stats()
 
     async def _wait(self, job: Job | str, left_s: float | None, timeout_s: float | None) -> Record:
         job_id, one = id_of(job), One()

@@ -1,5 +1,6 @@
 """What the end of a WebSocket means for those who wait on it, by its close code. Pure."""
 
+from collections.abc import Collection
 from enum import Enum
 from typing import Final
 from urllib.parse import urlsplit
@@ -34,9 +35,17 @@ def fate_of(close_code: int | None) -> Fate:
 def socket_url(stream_url: str) -> str | None:
     """Return the URL of the WebSocket for many jobs, from that of one job; None when it is not of that form."""
     base, found, _ = stream_url.rpartition("/ws/jobs/")
-    if not found or urlsplit(base).scheme not in {"ws", "wss"}:
+    return f"{base}/ws" if found and host_of(base, {"ws", "wss"}) else None
+
+
+def host_of(url: str, schemes: Collection[str]) -> str | None:
+    """Return the host of a URL with one of these schemes; None when it is none that can be connected to."""
+    try:
+        parts = urlsplit(url)
+        # What is wrong with a port shows when it is asked for.
+        return parts.hostname if parts.scheme in schemes and parts.port != 0 else None
+    except ValueError:
         return None
-    return f"{base}/ws"
 
 
 def may_carry(key: str | None, *, api_secure: bool, url: str) -> bool:

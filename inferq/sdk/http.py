@@ -11,6 +11,7 @@ import httpx
 
 from inferq.sdk import answers
 from inferq.sdk.errors import ClientClosed, ClientError, RequestRefused, Unreachable
+from inferq.sdk.fates import host_of
 from inferq.sdk.patience import Patience, Retries
 from inferq.settings import LOOPBACK
 
@@ -34,9 +35,10 @@ class Http:
     """
 
     def __init__(self, url: str, *, key: str | None, connections: int) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        host = host_of(url, {"http", "https"})
+        if host is None:
             raise ValueError("the URL of the API must begin with http:// or https:// and name a host")
+        parts = urlsplit(url)
         self.secure = parts.scheme == "https"
         # What is told in errors has neither user nor password.
         self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
@@ -49,7 +51,7 @@ class Http:
             timeout=REQUEST_TIMEOUT_S,
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
             # A proxy of the environment cannot reach this machine's loopback.
-            trust_env=parts.hostname not in LOOPBACK,
+            trust_env=host not in LOOPBACK,
         )
         self._closed = False
 

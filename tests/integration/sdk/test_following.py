@@ -159,6 +159,28 @@ async def test_when_the_notifier_comes_back_its_push_is_used() -> None:
             assert (await waiting).job_id == job.job_id
 
 
+async def test_a_socket_is_restored_when_it_is_needed(api: FakeApi) -> None:
+    """While nobody waits, none is made."""
+    async with inferq.AsyncClient(api.url) as client:
+        await client.run("x")
+        await api.sockets[0].close(1012)
+        await client.check()
+        assert len(api.sockets) == 1
+        await client.run("y")
+    assert len(api.sockets) == 2
+    assert api.polls == []
+
+
+async def test_where_no_websocket_is_jobs_are_polled(api: FakeApi) -> None:
+    """A server that answers the handshake with something else, and a URL that is none."""
+    for push_url in (api.url.replace("http", "ws"), "ws://[", "ws://"):
+        api.push_url = push_url
+        async with inferq.AsyncClient(api.url) as client:
+            assert (await client.run("x", timeout_s=10.0)).label == "POSITIVE"
+    assert len(api.polls) == 3
+    assert api.sockets == []
+
+
 async def test_a_job_that_is_unknown_costs_the_others_nothing(api: FakeApi) -> None:
     """By push and by poll; of a stream the others come first, then the error."""
 

@@ -94,6 +94,14 @@ async def test_patience_ends_with_the_last_refusal(api: FakeApi) -> None:
     assert len(api.calls) == 1
 
 
+async def test_a_run_that_is_not_even_accepted_in_time_says_so(api: FakeApi) -> None:
+    """The caller's own time ends it, whatever is left of the patience."""
+    in_turn(api, *[problem(503, "queue_full", retry_after=1)] * 10)
+    async with inferq.AsyncClient(api.url) as client:
+        with pytest.raises(inferq.WaitTimeout, match=r"not been accepted after 0\.2 s"):
+            await client.run("x", timeout_s=0.2)
+
+
 async def test_nobody_there_is_told_when_patience_ends() -> None:
     """With the address, and without user, password or key."""
     async with fake_api() as api:
@@ -324,7 +332,8 @@ async def test_a_cancellation_whose_answer_was_lost_is_found(api: FakeApi) -> No
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"url": "ws://h"}, {"url": "h:80"}, {"url": "http://"}, {"api_key": "a b"}, {"api_key": "x" * 256},
+        {"url": "ws://h"}, {"url": "h:80"}, {"url": "http://"}, {"url": "http://["}, {"url": "http://h:99999"},
+        {"api_key": "a b"}, {"api_key": "x" * 256},
         {"timeout_s": -1.0}, {"timeout_s": float("nan")}, {"max_in_flight": 0}, {"max_in_flight": 1025},
     ],
 )  # fmt: skip  # one case for each

@@ -110,6 +110,10 @@ def test_a_close_code_says_what_is_next(code: int | None, fate: Fate) -> None:
         ("http://h/ws/jobs/abc", None),
         ("ws://h/other/abc", None),
         ("", None),
+        ("ws://[/ws/jobs/abc", None),
+        ("ws:///ws/jobs/abc", None),
+        ("ws://h:99999/ws/jobs/abc", None),
+        ("ws://h:0/ws/jobs/abc", None),
     ],
 )
 def test_where_many_jobs_are_pushed_follows_from_where_one_is(stream_url: str, url: str | None) -> None:
