@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from inferq.errors import OperatorError
-from inferq.settings import OPTIONS, Option
+from inferq.options import OPTIONS, Option
 
 
 class _Parser(argparse.ArgumentParser):

@@ -23,12 +23,13 @@ from inferq.errors import OperatorError, first_of
 from inferq.folderlock import FolderLock
 from inferq.modelspec import ModelKind
 from inferq.modelspec import parse as parse_model
+from inferq.options import BY_FIELD
 from inferq.placement import Place, places
 from inferq.ports import claim_shared_port, free_ports, require_port
 from inferq.probe import reachable
 from inferq.rabbitnode import PrivateRabbit
 from inferq.servicechild import OnLine, ServiceChild, service_argv
-from inferq.settings import BY_FIELD, Settings, require_servers, to_environ, with_values
+from inferq.settings import Settings, require_servers, to_environ, with_values
 from inferq.summing import SUMMING_VARIABLES, empty_folder
 from inferq.supervisor import Child, ChildState, Supervisor
 from inferq.valkey import EmbeddedValkey

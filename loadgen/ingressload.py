@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from inferq.settings import BY_FIELD
+from inferq.options import BY_FIELD
 from loadgen.deployment import Deployment, deployed
 
 # A batch takes no time: what is frozen need not do anything, and what drains at the end is fast.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from inferq.settings import OPTIONS, Option
+from inferq.options import OPTIONS, Option
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 

@@ -7,7 +7,8 @@ import typer
 
 from inferq.cli.flags import Json, with_settings
 from inferq.cli.terminal import output, row, table
-from inferq.settings import OPTIONS, load, to_environ, unknown
+from inferq.options import OPTIONS
+from inferq.settings import load, to_environ, unknown
 
 
 @with_settings

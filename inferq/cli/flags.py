@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from inferq.commandline import help_of, is_switch, spelled
-from inferq.settings import OPTIONS, Option
+from inferq.options import OPTIONS, Option
 
 PANEL = "Settings"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from inferq.settings import OPTIONS
+from inferq.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("inferq", "ingress", "batcher", "notifier", "loadgen")

@@ -14,8 +14,9 @@ from inferq.cli.demo import without_keys
 from inferq.cli.deployment import endpoint, find, find_servers
 from inferq.cli.plain import printable
 from inferq.errors import OperatorError
-from inferq.settings import OPTIONS, to_environ, with_values
+from inferq.options import OPTIONS
 from inferq.settings import load as load_settings
+from inferq.settings import to_environ, with_values
 
 Run = Callable[..., Result]
 

@@ -6,7 +6,8 @@ import pytest
 
 from inferq.commandline import parse_flags
 from inferq.errors import OperatorError
-from inferq.settings import OPTIONS, load
+from inferq.options import OPTIONS
+from inferq.settings import load
 
 
 def parse(*argv: str) -> dict[str, str]:

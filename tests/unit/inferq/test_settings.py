@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferq.errors import OperatorError
+from inferq.options import BY_FIELD, OPTIONS, Option
 from inferq.redaction import redact
 from inferq.settings import (
-    BY_FIELD,
-    OPTIONS,
     PLANNED,
-    Option,
     Settings,
     load,
     require_servers,
