@@ -8,7 +8,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
 _HEAD = """# Settings
 
-<!-- Made from inferq/settings.py by `make docs`; edit there. -->
+<!-- Made from inferq/options.py by `make docs`; edit there. -->
 
 One environment variable each, and the same name as a flag of every process, of `inferq up` and of `inferq demo`:
 `INFERQ_MAX_BATCH_SIZE=32` or `--max-batch-size 32`. A flag wins over the variable. A bad value stops the start with one
