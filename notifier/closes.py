@@ -6,6 +6,8 @@ DONE: Final = 1000
 RESTART: Final = 1012
 UNANSWERED: Final = 1011
 """A ping was not answered."""
+FAILED: Final = 1011
+"""A fault of ours."""
 TOO_SLOW: Final = 4008
 BAD_MESSAGE: Final = 4400
 NO_KEY: Final = 4401

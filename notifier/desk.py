@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
+
+import structlog
 
 from inferq.background import end
 from inferq.errors import Unauthorized
 from inferq.feed import Feed
 from inferq.keyring import KeyRing
 from inferq.telemetry import Metrics
+from notifier.closes import FAILED
 from notifier.hub import Hub
 from notifier.requests import Auth, ClientMessage, Subscribe, Unsubscribe
 from notifier.session import Session
@@ -16,6 +20,10 @@ from notifier.subscriptions import Subscriptions
 
 REAP_STEPS: Final = 500
 """What is done in one turn of the loop for those that left; half a millisecond's work or less."""
+# Of a message so much is decoded in a step.
+STEP_BYTES: Final = 512
+
+_log = structlog.get_logger(__name__)
 
 
 class SessionDesk:
@@ -53,7 +61,7 @@ class SessionDesk:
 
     def await_end(self, session: Session, job_id: str) -> None:
         """Let a session wait for one job's end."""
-        self._start(self.subscriptions.subscribe(session, [job_id], {}))
+        self._start(session, self.subscriptions.subscribe(session, [job_id], {}))
 
     # What sessions ask for.
 
@@ -84,9 +92,9 @@ class SessionDesk:
             return False
         return caller.name == session.caller.name
 
-    async def turn(self) -> None:
-        """Wait for a turn: who says much waits for the others."""
-        await self.subscriptions.turn()
+    async def turn(self, text: bytes | None) -> None:
+        """Wait for a turn to read a message: who says much waits for the others."""
+        await self.subscriptions.turns.take(1 + len(text or b"") // STEP_BYTES)
 
     async def work(self, session: Session, message: ClientMessage) -> None:
         """Do what a message asks for."""
@@ -100,7 +108,7 @@ class SessionDesk:
 
     def spawn(self, session: Session) -> asyncio.Task[None]:
         """Start to work on what a client has said."""
-        return self._start(session.work())
+        return self._start(session, session.work())
 
     def left(self, session: Session) -> None:
         """Forget a session, piece by piece."""
@@ -109,11 +117,18 @@ class SessionDesk:
             self._reaping = True
             self._loop.call_soon(self._reap)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, session: Session, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name="session")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._ended, session))
         return task
+
+    def _ended(self, session: Session, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A fault of ours costs one client its connection, and is not to be overheard.
+            _log.error("notifier.session_failed", exc_info=error)
+            session.connection.close(FAILED, "internal error")
 
     def _flush(self) -> None:
         woken, self._woken = self._woken, []

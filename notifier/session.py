@@ -39,8 +39,8 @@ class Desk(Protocol):
     def same_key(self, session: "Session", key: str) -> bool:
         """Say whether a key is that of this session's caller."""
 
-    async def turn(self) -> None:
-        """Wait for a turn: who says much waits for the others."""
+    async def turn(self, text: bytes | None) -> None:
+        """Wait for a turn to read a message: who says much waits for the others."""
 
     def work(self, session: "Session", message: ClientMessage) -> Awaitable[None]:
         """Do what a message asks for."""
@@ -154,9 +154,9 @@ class Session(Member):
         """Work on what was said, until nothing is left."""
         try:
             while self._inbox:
-                await self.desk.turn()
-                if self._inbox:
-                    await self._answer(self._inbox.popleft())
+                text = self._inbox.popleft()
+                await self.desk.turn(text)
+                await self._answer(text)
                 if not self._inbox:
                     self.connection.hold(False)
         finally:

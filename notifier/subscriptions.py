@@ -1,11 +1,9 @@
 """Lets sessions watch jobs, in chunks: watch, look, check whose they are, and only then send.
 
 The next chunk is for a client that has mostly read the last one: who subscribes to much and does not read fills half a
-mailbox, and waits. All clients together get one slice of work in a turn of the loop, in turns: 300 that subscribe to
-20,000 jobs each at once would otherwise hold up whatever else is to be sent for a third of a second at a time.
+mailbox, and waits.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
@@ -19,10 +17,11 @@ from notifier.hub import Hub
 from notifier.requests import could_be_a_job
 from notifier.session import Session
 from notifier.topic import Topic
+from notifier.turns import Turns
 
 CHUNK: Final = 256
 SLICE: Final = 32
-"""How many jobs are worked on in one turn of the loop."""
+"""For how many jobs a turn is taken."""
 # While Redis is away the look is repeated; later ones are the feed's, after it has reconnected.
 LOOK_AGAIN_S: Final = 0.2
 LOOK_AGAIN_MOST_S: Final = 1.0
@@ -33,7 +32,7 @@ class Subscriptions:
 
     def __init__(self, feed: Feed, hub: Hub, *, most_jobs: int) -> None:
         self._feed, self._hub, self._most_jobs = feed, hub, most_jobs
-        self._turns = asyncio.Lock()
+        self.turns = Turns()
 
     async def subscribe(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
         """Watch jobs; ``after`` says which `seq` of some the client has seen."""
@@ -51,20 +50,15 @@ class Subscriptions:
     async def unsubscribe(self, session: Session, job_ids: Sequence[str]) -> None:
         """Watch jobs no more; ids that are not watched are passed over."""
         for start in range(0, len(job_ids), SLICE):
-            await self.turn()
+            await self.turns.take(SLICE)
             for job_id in job_ids[start : start + SLICE]:
                 self._hub.quit(session, job_id)
-
-    async def turn(self) -> None:
-        """Wait for this client's turn, and let the loop turn before it."""
-        async with self._turns:
-            await asyncio.sleep(0)
 
     async def _watch(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
         topics: list[Topic] = []
         try:
             for start in range(0, len(job_ids), SLICE):
-                await self.turn()
+                await self.turns.take(min(SLICE, len(job_ids) - start))
                 for job_id in job_ids[start : start + SLICE]:
                     if could_be_a_job(job_id):
                         topics.append(self._hub.pin(job_id))
@@ -110,7 +104,7 @@ class Subscriptions:
         They are pinned, so what happens while the client reads is not lost.
         """
         for start in range(0, len(topics), SLICE):
-            await self.turn()
+            await self.turns.take(min(SLICE, len(topics) - start))
             for topic, owned in zip_longest(
                 topics[start : start + SLICE], found[start : start + SLICE], fillvalue=None
             ):

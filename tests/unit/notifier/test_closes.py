@@ -12,4 +12,4 @@ def test_the_codes_are_the_contracts() -> None:
         4404,
         4429,
     )
-    assert (closes.UNANSWERED, closes.LOST) == (1011, 1006)
+    assert (closes.UNANSWERED, closes.FAILED, closes.LOST) == (1011, 1011, 1006)
