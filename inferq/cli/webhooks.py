@@ -8,7 +8,8 @@ import typer
 
 from inferq.cli.deployment import find_servers
 from inferq.cli.flags import Json, State
-from inferq.cli.terminal import output, printable, progress, row, run, table
+from inferq.cli.plain import printable
+from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError
 from inferq.jobs import isoformat
 from inferq.settings import Settings
