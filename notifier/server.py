@@ -18,9 +18,10 @@ from inferq.origins import Origins
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
 from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN
-from notifier.connection import Connection, Patience
+from notifier.connection import Connection
 from notifier.desk import SessionDesk
 from notifier.newcomer import Newcomer
+from notifier.patience import Patience
 from notifier.session import Session
 
 MAX_SOCKETS: Final = 10_000
