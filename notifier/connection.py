@@ -116,10 +116,6 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.due(self.patience.close_s, self.abort)
 
-    def reject(self, status: int, text: str) -> None:
-        """Answer a request with an error."""
-        self.respond(self._protocol.reject(status, text))
-
     def due(self, delay_s: float, what: Callable[[], Any]) -> None:
         """Have something done at the end of this phase, unless another begins before."""
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""How long the notifier waits for a client. Pure."""
+"""How long the notifier waits for a client."""
 
 from dataclasses import dataclass
 
