@@ -18,9 +18,10 @@ from inferq.origins import Origins
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
 from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN
-from notifier.connection import Connection, Patience
+from notifier.connection import Connection
 from notifier.desk import SessionDesk
 from notifier.newcomer import Newcomer
+from notifier.patience import Patience
 from notifier.session import Session
 
 MAX_SOCKETS: Final = 10_000
@@ -34,6 +35,7 @@ CLOSE_AT_A_TIME: Final = 100
 
 PROBLEM_TYPE: Final = "application/problem+json"
 _NOT_FOUND: Final = b'{"type":"about:blank","title":"No such path","status":404,"code":"not_found"}'
+_RESTARTS: Final = b'{"type":"about:blank","title":"The server restarts","status":503,"code":"unavailable"}'
 _JOB_PATH: Final = re.compile(r"/ws/jobs/([0-9a-f]{32})")
 
 
@@ -116,7 +118,7 @@ class Notifier:
         elif not request.headers.get_all("Upgrade"):
             connection.respond(_response(404, _NOT_FOUND, PROBLEM_TYPE))
         elif self._listening is None:
-            connection.reject(503, "The server restarts.\n")
+            connection.respond(_response(503, _RESTARTS, PROBLEM_TYPE))
         elif connection.accept(request):
             connection.who = ""
             self._sockets += 1
