@@ -16,3 +16,11 @@ UNKNOWN_JOB: Final = 4404
 TOO_MANY: Final = 4429
 LOST: Final = 1006
 """The connection ended without a close."""
+
+_OURS: Final = frozenset({TOO_SLOW, BAD_MESSAGE, NO_KEY, WRONG_ORIGIN, UNKNOWN_JOB, TOO_MANY})
+_STANDARD: Final = range(1000, 1016)
+
+
+def label(code: int) -> str:
+    """Return a code as metrics show it: a client may choose among 2,000 that mean nothing, and these are one."""
+    return str(code) if code in _STANDARD or code in _OURS else "other"

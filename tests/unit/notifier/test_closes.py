@@ -13,3 +13,11 @@ def test_the_codes_are_the_contracts() -> None:
         4429,
     )
     assert (closes.UNANSWERED, closes.FAILED, closes.LOST) == (1011, 1011, 1006)
+
+
+def test_a_code_that_a_client_makes_up_is_not_counted_by_itself() -> None:
+    """There are 2,000 of them, and each would be a series of its own for ever."""
+    assert {closes.label(code) for code in range(3000, 5000)} == {
+        "other", "4008", "4400", "4401", "4403", "4404", "4429",
+    }  # fmt: skip  # codes side by side
+    assert [closes.label(code) for code in (1000, 1005, 1006, 1012)] == ["1000", "1005", "1006", "1012"]
