@@ -5,8 +5,8 @@ Rules:
 1. A frame costs some ten microseconds however little is in it. So what is read is little at first, grows with each read
    that is filled by few frames, and is little again after one with many.
 2. Who filled a read, or sent many frames in it, sends much: it is read again when its turn has come.
-3. In the least that is read, many frames are too short to say anything. Who goes on with those is sent away: all that it
-   has sent would have to be read even when it is long gone.
+3. In the least that is read, many frames are too short to say anything. Who goes on with those is sent away: all that
+   it has sent would have to be read even when it is long gone.
 """
 
 from typing import Final
