@@ -31,8 +31,8 @@ MAX_JOBS: Final = 20_000
 # What the kernel may keep for one client, and as much again for itself. Left alone it grows to some 3 MB, where nobody
 # sees that it is not taken: 300 clients that read nothing held 900 MB so, and none was too slow for us.
 SEND_BUFFER_BYTES: Final = 64 * 1024
-# Connections that have not asked for a WebSocket yet, or ask for a probe. Who asks at once is let in however many others
-# do not, since the oldest of them makes room.
+# Connections that have not asked for a WebSocket yet, or ask for a probe. Who asks at once is let in however many
+# others do not, since the oldest of them makes room.
 MAX_STRANGERS: Final = 1_000
 # Past this, clients that neither finish their handshake nor close are dropped.
 CLOSE_WITHIN_S: Final = 5.0
