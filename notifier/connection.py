@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from websockets.frames import Frame, Opcode
@@ -22,6 +21,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from notifier.closes import LOST, UNANSWERED
+from notifier.patience import Patience
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
 # Of the answers to its pings a client may leave so much unread.
@@ -30,17 +30,6 @@ STALL_LOOKS: Final = 4
 
 _READ: Final = memoryview(bytearray(16 * 1024))
 _logger: Final = logging.getLogger("websockets.server")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
-    """How long a connection waits for its client, in seconds."""
-
-    open_s: float = 10.0
-    auth_s: float = 5.0
-    ping_every_s: float = 20.0
-    stall_s: float = 10.0
-    close_s: float = 2.0
 
 
 class Peer(Protocol):
@@ -126,10 +115,6 @@ class Connection(asyncio.BufferedProtocol):
             self.due(self.patience.ping_every_s, self._ping)
         else:
             self.due(self.patience.close_s, self.abort)
-
-    def reject(self, status: int, text: str) -> None:
-        """Answer a request with an error."""
-        self.respond(self._protocol.reject(status, text))
 
     def due(self, delay_s: float, what: Callable[[], Any]) -> None:
         """Have something done at the end of this phase, unless another begins before."""

@@ -16,7 +16,7 @@ from inferq.ports import LOOPBACK, free_port
 from inferq.server import listen
 from inferq.store import Store
 from inferq.telemetry import Metrics
-from notifier.connection import Patience
+from notifier.patience import Patience
 from notifier.server import Notifier
 from tests.deployment import Deployment
 from tests.support import eventually

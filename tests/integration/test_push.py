@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection
 
 from inferq.steps import Origin, cancel, start
 from inferq.store import Owned, Store
-from notifier.connection import Patience
+from notifier.patience import Patience
 from tests.deployment import Deployment, finished
 from tests.notifying import Running, close_code, notifying
 
