@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inferq.ports import LOOPBACK
-from tests.acceptance.running import Up, command, environ
+from tests.acceptance.running import Up, environ
 from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +87,7 @@ def test_the_pages_have_commands() -> None:
 @pytest.mark.parametrize(("page", "block"), _pasted())
 async def test_the_commands_of_a_page_work(up: Up, page: str, block: str) -> None:
     """Pasted into a shell they end well, and every request is taken; a cancel may come after the job's end."""
-    here = {API: up.api.removeprefix("http://"), NOTIFIER: up.notifier.removeprefix("http://")}
+    here = {API: up.api.removeprefix("http://"), NOTIFIER: up.push.removeprefix("ws://")}
     for there, now in here.items():
         block = block.replace(there, now)
     block = block.replace(".venv/bin/", f"{Path(sys.executable).parent}{os.sep}")
@@ -107,10 +107,11 @@ async def test_the_program_of_the_readme_prints_what_is_shown(up: Up) -> None:
 
 async def test_the_receiver_of_the_page_proves_what_it_is_sent(up: Up, receiver_port: int) -> None:
     """With the secret that the command prints it takes a webhook and prints what the page says."""
-    secret = (await command("webhooks", "secret", "--state", str(up.state_dir))).out.strip()
+    secret = await up.command("webhooks", "secret")
+    assert secret.code == 0, secret.err
     (program,) = _blocks("docs/webhooks.md", "python")
     receiver = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program.replace(str(RECEIVER_PORT), str(receiver_port)), secret),
+        *(sys.executable, "-c", program.replace(str(RECEIVER_PORT), str(receiver_port)), secret.out.strip()),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -118,7 +119,7 @@ async def test_the_receiver_of_the_page_proves_what_it_is_sent(up: Up, receiver_
     try:
         await eventually(lambda: _listens(receiver_port), 10, what="the receiver")
         hook = f"http://{LOOPBACK}:{receiver_port}/"
-        submitted = await command("submit", "I loved it", "--webhook", hook, "--state", str(up.state_dir))
+        submitted = await up.command("submit", "I loved it", "--webhook", hook)
         assert submitted.code == 0, submitted.err
         async with asyncio.timeout(30):
             said = (await receiver.stdout.readline()).decode()
