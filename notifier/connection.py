@@ -26,6 +26,8 @@ from notifier.patience import Patience
 MAX_MESSAGE_BYTES: Final = 256 * 1024
 # Of the answers to its pings a client may leave so much unread.
 MAX_UNREAD_BYTES: Final = 64 * 1024
+# The library alone would keep 128 header fields of 8 KiB for each that has not asked yet.
+MAX_REQUEST_BYTES: Final = 32 * 1024
 STALL_LOOKS: Final = 4
 
 _READ: Final = memoryview(bytearray(16 * 1024))
@@ -68,8 +70,8 @@ class Connection(asyncio.BufferedProtocol):
     """A connection of one client; once it is open, ``peer`` is told what happens."""
 
     __slots__ = (
-        "_binary", "_code", "_heard", "_host", "_loop", "_parts", "_pongs", "_progress_at", "_protocol", "_stall",
-        "_still", "_timer", "_transport", "_unsent", "open", "patience", "paused", "peer", "who",
+        "_binary", "_code", "_heard", "_host", "_loop", "_parts", "_pongs", "_progress_at", "_protocol", "_requested",
+        "_stall", "_still", "_timer", "_transport", "_unsent", "open", "patience", "paused", "peer", "who",
     )  # fmt: skip  # names side by side
 
     def __init__(self, host: Host, patience: Patience) -> None:
@@ -85,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._code = 0
         self._heard = True
         self._still = False
+        self._requested = 0
         self._pongs = 0
         self._binary = False
         self._parts: bytearray | None = None
@@ -175,6 +178,11 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
         was_open = self.open
+        if self._protocol.state is State.CONNECTING:
+            self._requested += nbytes
+            if self._requested > MAX_REQUEST_BYTES:
+                self.abort()
+                return
         self._protocol.receive_data(bytes(_READ[:nbytes]))
         events = self._protocol.events_received()
         self._send()

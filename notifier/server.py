@@ -17,7 +17,7 @@ from inferq.keyring import KeyRing, the_one
 from inferq.origins import Origins
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
-from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN
+from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN, label
 from notifier.connection import Connection
 from notifier.desk import SessionDesk
 from notifier.newcomer import Newcomer
@@ -134,7 +134,7 @@ class Notifier:
             return
         self._sockets -= 1
         self._open.set(self._sockets)
-        self._closed.labels(str(connection.code)).inc()
+        self._closed.labels(label(connection.code)).inc()
         if connection.who:
             left = self._of_key[connection.who] - 1
             if left:

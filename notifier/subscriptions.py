@@ -10,8 +10,7 @@ from typing import Final
 
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable
-from inferq.feed import Feed, snapshot
-from inferq.store import Owned
+from inferq.feed import Feed, Found
 from notifier.closes import TOO_MANY
 from notifier.hub import Hub
 from notifier.requests import could_be_a_job
@@ -22,6 +21,10 @@ from notifier.turns import Turns
 CHUNK: Final = 256
 SLICE: Final = 32
 """For how many jobs a turn is taken."""
+MOST_REGISTRATIONS: Final = 10_000_000
+"""Jobs on connections, of all together: 180 MB."""
+MOST_JOBS_WATCHED: Final = 500_000
+"""Different ones, of all connections together: some 1.5 GB."""
 # While Redis is away the look is repeated; later ones are the feed's, after it has reconnected.
 LOOK_AGAIN_S: Final = 0.2
 LOOK_AGAIN_MOST_S: Final = 1.0
@@ -34,6 +37,11 @@ class Subscriptions:
         self._feed, self._hub, self._most_jobs = feed, hub, most_jobs
         self.turns = Turns()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether this process may watch no more; a chunk of each connection may go beyond."""
+        return self._hub.registrations >= MOST_REGISTRATIONS or len(self._hub) >= MOST_JOBS_WATCHED
+
     async def subscribe(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
         """Watch jobs; ``after`` says which `seq` of some the client has seen."""
         wanted = list(dict.fromkeys(job_ids))
@@ -44,6 +52,9 @@ class Subscriptions:
                 return
         for start in range(0, len(wanted), CHUNK):
             if not await session.room():
+                return
+            if self.crowded:
+                session.connection.close(TOO_MANY, "this process watches as many jobs as it may")
                 return
             await self._watch(session, wanted[start : start + CHUNK], after)
 
@@ -59,6 +70,8 @@ class Subscriptions:
         try:
             for start in range(0, len(job_ids), SLICE):
                 await self.turns.take(min(SLICE, len(job_ids) - start))
+                if not session.open:
+                    return
                 for job_id in job_ids[start : start + SLICE]:
                     if could_be_a_job(job_id):
                         topics.append(self._hub.pin(job_id))
@@ -96,7 +109,7 @@ class Subscriptions:
         self,
         session: Session,
         topics: Sequence[Topic],
-        found: Sequence[Owned | None],
+        found: Sequence[Found | None],
         after: Mapping[str, int],
     ) -> None:
         """Let a session watch topics, of which a look may have ``found`` something.
@@ -105,12 +118,12 @@ class Subscriptions:
         """
         for start in range(0, len(topics), SLICE):
             await self.turns.take(min(SLICE, len(topics) - start))
-            for topic, owned in zip_longest(
+            for topic, seen in zip_longest(
                 topics[start : start + SLICE], found[start : start + SLICE], fillvalue=None
             ):
                 assert topic is not None, "nothing is found that was not looked for"
-                if owned is not None:
-                    self._hub.learn(topic, owned.owner, snapshot(owned.record))
+                if seen is not None:
+                    self._hub.learn(topic, seen.owner, seen.event)
                 # One record may fill a mailbox.
                 if not session.mailbox.roomy:
                     await session.room()

@@ -274,13 +274,57 @@ async def test_half_open_clients_are_dropped(streams: Deployment) -> None:
 
 
 async def test_who_never_asks_is_dropped(streams: Deployment) -> None:
-    """A connection without a handshake has its deadline."""
+    """A connection without a handshake has its deadline, and is sent nothing."""
+    loop = asyncio.get_running_loop()
     async with notifying(streams, patience=Patience(open_s=0.2)) as notifier:
+        begun_s = loop.time()
         raw = await open_raw(notifier.port, "", handshake=False)
-        async with asyncio.timeout(5.0):
-            with suppress(ConnectionError):
-                assert await raw.read() == b""
+        assert await read_end(raw) == b""
+        assert loop.time() - begun_s >= 0.2
         raw.close()
+
+
+async def test_a_request_is_bounded(streams: Deployment) -> None:
+    """Who asks at length is cut off, however little there is in each line."""
+    field = b"x: " + b"y" * 4000 + b"\r\n"
+    async with notifying(streams) as notifier:
+        for fields, answered in ((6, True), (100, False)):
+            raw = await open_raw(notifier.port, "", handshake=False)
+            with suppress(ConnectionError):
+                await raw.send(b"GET /healthz HTTP/1.1\r\n" + field * fields + b"\r\n")
+            assert (b" 200 OK" in await read_end(raw)) is answered
+            raw.close()
+
+
+async def read_end(raw: RawSocket) -> bytes:
+    """Read until the other side ends the connection, politely or not."""
+    got = b""
+    async with asyncio.timeout(5.0):
+        with suppress(ConnectionError):
+            while more := await raw.read():
+                got += more
+    return got
+
+
+async def test_a_process_watches_so_many_jobs(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for more is closed with 4429; the others keep what they have."""
+    ids = ids_of(await created(streams, 4))
+    async with (
+        notifying(streams) as notifier,
+        notifier.connect("/ws") as first,
+        notifier.connect("/ws") as second,
+    ):
+        for name, most in (("MOST_JOBS_WATCHED", 2), ("MOST_REGISTRATIONS", 2)):
+            with monkeypatch.context() as patch:
+                patch.setattr(f"notifier.subscriptions.{name}", most)
+                await subscribe(first, ids[:2])
+                async with notifier.connect("/ws/jobs/" + ids[2]) as third:
+                    assert await close_code(third) == 4429
+                await first.send(json.dumps({"action": "unsubscribe", "job_ids": ids[:2]}))
+                await notifier.watching(0)
+                await subscribe(second, ids[2:3])
+                await second.send(json.dumps({"action": "unsubscribe", "job_ids": ids[2:3]}))
+                await notifier.watching(0)
 
 
 async def test_it_sends_all_away_in_time(streams: Deployment) -> None:
