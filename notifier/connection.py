@@ -199,8 +199,11 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._read_on)
 
     def eof_received(self) -> None:
+        # Whoever ends its side has left, whatever is still unsent: asyncio would wait until that is written.
         self._protocol.receive_eof()
         self.open = False
+        self.due(self.patience.close_s, self.abort)
+        self._leave()
 
     def pause_writing(self) -> None:
         self.paused = True
