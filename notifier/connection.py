@@ -22,6 +22,7 @@ from websockets.server import ServerProtocol
 
 from notifier.closes import LOST, UNANSWERED
 from notifier.patience import Patience
+from notifier.peer import Peer
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
 # Of the answers to its pings a client may leave so much unread.
@@ -32,25 +33,6 @@ STALL_LOOKS: Final = 4
 
 _READ: Final = memoryview(bytearray(16 * 1024))
 _logger: Final = logging.getLogger("websockets.server")
-
-
-class Peer(Protocol):
-    """Who a connection tells of its client."""
-
-    deaf: bool
-    """Whether it does not want to know what is said."""
-
-    def said(self, message: bytes | None) -> None:
-        """Take a text message; None is a binary one."""
-
-    def writable(self) -> None:
-        """Hear that everything was written."""
-
-    def stalled(self) -> None:
-        """Hear that the client takes nothing."""
-
-    def left(self) -> None:
-        """Hear, once, that nothing more can be sent."""
 
 
 class Host(Protocol):

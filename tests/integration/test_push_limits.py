@@ -16,6 +16,7 @@ from inferq.steps import Origin, cancel, start
 from inferq.store import Owned, Store
 from notifier.__main__ import main
 from notifier.patience import Patience
+from notifier.session import Session
 from tests.deployment import Deployment, finished
 from tests.notifying import Running, close_code, notifying
 from tests.rawsocket import RawSocket, masked, open_raw

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from inferq.cli.outcomes import Fault, Outcome, as_json, as_text, change, encoded, shown
-from inferq.sdk.records import decode_record
-from inferq.sdk.shapes import Record
+from inferq.sdk.records import Record, decode_record
 
 JOB_ID = "0" * 32
 
