@@ -115,7 +115,7 @@ class Feed:
         """Register a watcher; call what is returned to end it. The caller has a `look` after this, not before.
 
         A watcher must neither block nor raise. How many jobs are watched is for the callers to bound: each costs some
-        300 bytes, a share in a read for every half of the time of reconciliation, and one in each repair.
+        160 bytes, a share in a read for every half of the time of reconciliation, and one in each repair.
         """
         if job_id not in self._jobs:
             self._use(self._channel(job_id))
