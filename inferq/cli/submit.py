@@ -158,5 +158,9 @@ def _left(kept: "Sequence[Sending]") -> str:
     if not kept:
         return ""
     sending = kept[0]
-    unsure = f", and {sending.submitting:,} more may have become jobs" if sending.submitting else ""
-    return f": {sending.unprinted:,} submitted jobs were not printed and still run{unsure}"
+    left = []
+    if sending.unprinted:
+        left.append(f"{sending.unprinted:,} submitted jobs were not printed and still run")
+    if sending.submitting:
+        left.append(f"{sending.submitting:,} more may have become jobs")
+    return f": {', and '.join(left)}" if left else ""
