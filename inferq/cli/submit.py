@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from inferq.cli.asked import Options, from_json, from_text
+from inferq.cli.asked import from_json, from_text
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import KeyFile, State, Url
 from inferq.cli.headway import Headway
@@ -21,6 +21,7 @@ from inferq.cli.running import INTERRUPTED
 from inferq.cli.terminal import bar, progress, run
 from inferq.errors import OperatorError
 from inferq.jobs import Priority
+from inferq.sdk.batches import Options
 
 if TYPE_CHECKING:
     from inferq.cli.sending import Items, Sending

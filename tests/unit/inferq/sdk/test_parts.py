@@ -1,6 +1,8 @@
 """The small pure parts: patience, batches, fates of sockets, shapes."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -222,3 +224,13 @@ def test_a_record_of_another_kind_is_no_classification() -> None:
     with pytest.raises(JobFailed, match="no_result") as caught:
         result_of(record)
     assert caught.value.record == record
+
+
+def test_the_client_brings_nothing_of_the_services() -> None:
+    """Nor does the package bring the client: each imports what it uses."""
+    heavy = "{'inferq.settings', 'redis', 'starlette', 'standardwebhooks', 'aiormq', 'onnxruntime', 'typer'}"
+    script = (
+        "import sys, inferq; assert 'httpx' not in sys.modules; inferq.Client;"
+        f" found = {heavy} & set(sys.modules); assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60.0)
