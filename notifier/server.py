@@ -17,11 +17,12 @@ from inferq.keyring import KeyRing, the_one
 from inferq.origins import Origins
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
-from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN
+from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN, label
 from notifier.connection import Connection
 from notifier.desk import SessionDesk
 from notifier.newcomer import Newcomer
 from notifier.patience import Patience
+from notifier.readers import Readers
 from notifier.session import Session
 
 MAX_SOCKETS: Final = 10_000
@@ -66,6 +67,7 @@ class Notifier:
         self._patience = patience or Patience()
         self.desk = SessionDesk(feed, keys, metrics, most_jobs=max_jobs)
         self._connections: set[Connection] = set()
+        self._readers = Readers()
         self._sockets = 0
         self._of_key: dict[str, int] = {}
         self._answers: set[asyncio.Task[None]] = set()
@@ -130,6 +132,10 @@ class Notifier:
             self._open.set(self._sockets)
             self._welcome(connection, path, request.headers)
 
+    def crowd(self, connection: Connection) -> None:
+        """Let it wait for its turn to be read."""
+        self._readers.wait(connection)
+
     def lost(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
@@ -139,7 +145,7 @@ class Notifier:
             return
         self._sockets -= 1
         self._open.set(self._sockets)
-        self._closed.labels(str(connection.code)).inc()
+        self._closed.labels(label(connection.code)).inc()
         if connection.who:
             left = self._of_key[connection.who] - 1
             if left:

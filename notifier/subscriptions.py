@@ -10,7 +10,7 @@ from typing import Final
 
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable
-from inferq.feed import Feed, snapshot
+from inferq.feed import Feed
 from notifier.closes import TOO_MANY
 from notifier.hub import Hub
 from notifier.requests import could_be_a_job
@@ -21,6 +21,10 @@ from notifier.turns import Turns
 CHUNK: Final = 256
 SLICE: Final = 32
 """For how many jobs a turn is taken."""
+MOST_REGISTRATIONS: Final = 10_000_000
+"""Jobs on connections, of all together: 180 MB."""
+MOST_JOBS_WATCHED: Final = 500_000
+"""Different ones, of all connections together: some 1.5 GB."""
 LOOKED_AT: Final = 64
 """Records that are read at a time: less than a millisecond's work."""
 # While Redis is away the look is repeated; later ones are the feed's, after it has reconnected.
@@ -36,6 +40,11 @@ class Subscriptions:
         self.turns = Turns()
         self._looking = asyncio.Lock()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether this process may watch no more; a chunk of each connection may go beyond."""
+        return self._hub.registrations >= MOST_REGISTRATIONS or len(self._hub) >= MOST_JOBS_WATCHED
+
     async def subscribe(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
         """Watch jobs; ``after`` says which `seq` of some the client has seen."""
         wanted = list(dict.fromkeys(job_ids))
@@ -46,6 +55,9 @@ class Subscriptions:
                 return
         for start in range(0, len(wanted), CHUNK):
             if not await session.room():
+                return
+            if self.crowded:
+                session.connection.close(TOO_MANY, "this process watches as many jobs as it may")
                 return
             await self._watch(session, wanted[start : start + CHUNK], after)
 
@@ -61,6 +73,8 @@ class Subscriptions:
         try:
             for start in range(0, len(job_ids), SLICE):
                 await self.turns.take(min(SLICE, len(job_ids) - start))
+                if not session.open:
+                    return
                 for job_id in job_ids[start : start + SLICE]:
                     if could_be_a_job(job_id):
                         topics.append(self._hub.pin(job_id))
@@ -98,11 +112,13 @@ class Subscriptions:
         and who waited finds them known.
         """
         async with self._looking:
-            unknown = [topic for topic in topics if not self._known(session, topic)][:LOOKED_AT]
+            # Whoever has left meanwhile costs no look.
+            asked = topics if session.open else ()
+            unknown = [topic for topic in asked if not self._known(session, topic)][:LOOKED_AT]
             found = await self._feed.look([topic.job_id for topic in unknown]) if unknown else []
-            for topic, owned in zip(unknown, found, strict=True):
-                if owned is not None:
-                    self._hub.learn(topic, owned.owner, snapshot(owned.record))
+            for topic, seen in zip(unknown, found, strict=True):
+                if seen is not None:
+                    self._hub.learn(topic, seen.owner, seen.event)
         return unknown
 
     async def _tell(self, session: Session, topics: Sequence[Topic], after: Mapping[str, int]) -> None:
