@@ -437,6 +437,19 @@ async def test_a_server_that_answers_wrongly_is_unavailable(streams: Deployment)
         await streams.open_jobs()
 
 
+async def test_a_read_that_is_refused_says_nothing_of_the_record(streams: Deployment) -> None:
+    """It is an error: whoever took it for missing would tell that the job is gone."""
+    job_id = (await created(streams)).job.job_id
+    user, admin = f"{streams.names.namespace}r", streams.redis.commands
+    await admin.call("ACL", "SETUSER", user, "on", ">pw", "~*", "+@all", "-hmget")
+    try:
+        store = streams.store_at(streams.redis_url.replace("redis://", f"redis://{user}:pw@"))
+        with pytest.raises(Unavailable):
+            await store.read(job_id)
+    finally:
+        await admin.call("ACL", "DELUSER", user)
+
+
 async def test_what_is_no_record_leaves_the_index_and_is_nobodys(streams: Deployment) -> None:
     """Foreign keys under our names harm nothing: they are not read as jobs, and the sweeper forgets them."""
     names, redis = streams.store.names, streams.store.redis
