@@ -5,7 +5,8 @@ parser and one timer; nothing waits for a client, so a slow one stops nobody.
 
 - What is written goes to the system at once. What that does not take is at most one batch; until it has, nothing more
   is written, and `stalled` tells when it has taken nothing for long.
-- A client that sends much is read in small pieces, and every other turn of the loop, so that it costs itself time.
+- A client that sends much, or much in small frames, is read in small pieces, which wait their turn with those of all
+  others that do, so that it costs itself time.
 - Each phase has a deadline: handshake, key, an answer to a ping, the close.
 """
 
@@ -13,47 +14,36 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol, cast
+from http import HTTPStatus
+from typing import Any, Final, cast
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from notifier.closes import LOST, UNANSWERED
+from notifier.closes import LOST, TOO_MANY, UNANSWERED
+from notifier.pace import Pace
 from notifier.patience import Patience
-from notifier.peer import Peer
+from notifier.peer import Host, Peer
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
+# A handshake's request line and header fields: the library alone would keep 128 of 8 KiB.
+MAX_HEAD_BYTES: Final = 16 * 1024
 # Of the answers to its pings a client may leave so much unread.
 MAX_UNREAD_BYTES: Final = 64 * 1024
-# The library alone would keep 128 header fields of 8 KiB for each that has not asked yet.
-MAX_REQUEST_BYTES: Final = 32 * 1024
 STALL_LOOKS: Final = 4
 
-_READ: Final = memoryview(bytearray(16 * 1024))
 _logger: Final = logging.getLogger("websockets.server")
-
-
-class Host(Protocol):
-    """Who a connection belongs to."""
-
-    def made(self, connection: "Connection") -> None:
-        """Hear of a new one."""
-
-    def asked(self, connection: "Connection", request: Request) -> None:
-        """Answer its request."""
-
-    def lost(self, connection: "Connection") -> None:
-        """Hear of its end."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """A connection of one client; once it is open, ``peer`` is told what happens."""
 
     __slots__ = (
-        "_binary", "_code", "_heard", "_host", "_loop", "_parts", "_pongs", "_progress_at", "_protocol", "_requested",
-        "_stall", "_still", "_timer", "_transport", "_unsent", "open", "patience", "paused", "peer", "who",
+        "_binary", "_code", "_head_bytes", "_heard", "_host", "_in_line", "_loop", "_pace", "_parts", "_pongs",
+        "_progress_at", "_protocol", "_stall", "_still", "_timer", "_transport", "_unsent", "open", "patience",
+        "paused", "peer", "who",
     )  # fmt: skip  # names side by side
 
     def __init__(self, host: Host, patience: Patience) -> None:
@@ -69,7 +59,9 @@ class Connection(asyncio.BufferedProtocol):
         self._code = 0
         self._heard = True
         self._still = False
-        self._requested = 0
+        self._in_line = False
+        self._pace = Pace()
+        self._head_bytes = 0
         self._pongs = 0
         self._binary = False
         self._parts: bytearray | None = None
@@ -140,10 +132,17 @@ class Connection(asyncio.BufferedProtocol):
         """Read nothing more for a while, or go on."""
         if self._still != still and not self._transport.is_closing():
             self._still = still
-            if still:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
+            if not self._in_line:
+                if still:
+                    self._transport.pause_reading()
+                else:
+                    self._transport.resume_reading()
+
+    def read_on(self) -> None:
+        """Read again, now that its turn has come."""
+        self._in_line = False
+        if not self._still and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     # What asyncio calls.
 
@@ -155,17 +154,12 @@ class Connection(asyncio.BufferedProtocol):
         self._host.made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _READ
+        return self._pace.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
         was_open = self.open
-        if self._protocol.state is State.CONNECTING:
-            self._requested += nbytes
-            if self._requested > MAX_REQUEST_BYTES:
-                self.abort()
-                return
-        self._protocol.receive_data(bytes(_READ[:nbytes]))
+        self._protocol.receive_data(bytes(self._pace.buffer[:nbytes]))
         events = self._protocol.events_received()
         self._send()
         self.open = self._protocol.state is State.OPEN
@@ -173,12 +167,13 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(event, Frame):
                 self._take(event)
             elif isinstance(event, Request):
-                self._host.asked(self, event)
+                self._ask(event)
         if was_open and not self.open:
             self._closing()
-        if nbytes == len(_READ) and not self._still and not self._transport.is_closing():
-            self._transport.pause_reading()
-            self._loop.call_soon(self._read_on)
+        elif not events and self._protocol.state is State.CONNECTING:
+            self._measure_head(nbytes)
+        if self._pace.took(nbytes, len(events)):
+            self._wait_in_line()
 
     def eof_received(self) -> None:
         # Whoever ends its side has left, whatever is still unsent: asyncio would wait until that is written.
@@ -214,6 +209,26 @@ class Connection(asyncio.BufferedProtocol):
 
     # What comes of it.
 
+    def _ask(self, request: Request) -> None:
+        self._host.asked(self, request)
+        # The parser keeps it for as long as the connection is there.
+        request.path = ""
+        request.headers.clear()
+
+    def _measure_head(self, nbytes: int) -> None:
+        self._head_bytes += nbytes
+        if self._head_bytes > MAX_HEAD_BYTES and not self._protocol.eof_sent:
+            self.respond(self._protocol.reject(HTTPStatus(431), "The request is too large.\n"))
+
+    def _wait_in_line(self) -> None:
+        if self._pace.floods:
+            self.close(TOO_MANY, "too many frames")
+        if not self._in_line and not self._transport.is_closing():
+            self._in_line = True
+            if not self._still:
+                self._transport.pause_reading()
+            self._host.crowd(self)
+
     def _take(self, frame: Frame) -> None:
         match frame.opcode:
             case Opcode.TEXT | Opcode.BINARY | Opcode.CONT:
@@ -242,13 +257,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         """Send what the protocol answers by itself."""
-        for data in self._protocol.data_to_send():
-            if data:
-                self._transport.write(data)
-            else:
-                # uvloop raises RuntimeError where the other side was faster.
-                with suppress(OSError, RuntimeError):
-                    self._transport.write_eof()
+        if not (pieces := self._protocol.data_to_send()):
+            return
+        self._transport.write(b"".join(pieces))
+        if not pieces[-1]:
+            # uvloop raises RuntimeError where the other side was faster.
+            with suppress(OSError, RuntimeError):
+                self._transport.write_eof()
 
     def _closing(self) -> None:
         """The close is on its way: whoever sent it first, it has to end soon."""
@@ -264,16 +279,13 @@ class Connection(asyncio.BufferedProtocol):
         if peer is not None:
             peer.left()
 
-    def _read_on(self) -> None:
-        if not self._still and not self._transport.is_closing():
-            self._transport.resume_reading()
-
     def _ping(self) -> None:
         # Of a client that is not read, or that takes nothing, it cannot be known whether it answers.
         if not self._heard and not self._still and not self.paused:
             self.close(UNANSWERED, "a ping was not answered")
             return
         self._heard = False
+        self._pace.forgive()
         if not self.paused:
             self._protocol.send_ping(b"")
             self._send()

@@ -1,6 +1,11 @@
-"""Who a connection tells of its client."""
+"""Who stands on either side of a connection: its client's session, and the server it belongs to."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from websockets.http11 import Request
+
+if TYPE_CHECKING:
+    from notifier.connection import Connection
 
 
 class Peer(Protocol):
@@ -20,3 +25,19 @@ class Peer(Protocol):
 
     def left(self) -> None:
         """Hear, once, that nothing more can be sent."""
+
+
+class Host(Protocol):
+    """Who a connection belongs to."""
+
+    def made(self, connection: "Connection") -> None:
+        """Hear of a new one."""
+
+    def asked(self, connection: "Connection", request: Request) -> None:
+        """Answer its request."""
+
+    def lost(self, connection: "Connection") -> None:
+        """Hear of its end."""
+
+    def crowd(self, connection: "Connection") -> None:
+        """Let it `read_on` when its turn has come: it sends much."""

@@ -22,6 +22,7 @@ from notifier.connection import Connection
 from notifier.desk import SessionDesk
 from notifier.newcomer import Newcomer
 from notifier.patience import Patience
+from notifier.readers import Readers
 from notifier.session import Session
 
 MAX_SOCKETS: Final = 10_000
@@ -66,6 +67,7 @@ class Notifier:
         self._patience = patience or Patience()
         self.desk = SessionDesk(feed, keys, metrics, most_jobs=max_jobs)
         self._connections: set[Connection] = set()
+        self._readers = Readers()
         self._sockets = 0
         self._of_key: dict[str, int] = {}
         self._answers: set[asyncio.Task[None]] = set()
@@ -129,6 +131,10 @@ class Notifier:
             self._sockets += 1
             self._open.set(self._sockets)
             self._welcome(connection, path, request.headers)
+
+    def crowd(self, connection: Connection) -> None:
+        """Let it wait for its turn to be read."""
+        self._readers.wait(connection)
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection."""

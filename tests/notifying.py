@@ -92,3 +92,17 @@ async def close_code(client: ClientConnection) -> int | None:
     async with asyncio.timeout(10.0):
         await client.wait_closed()
     return client.close_code
+
+
+def metric(notifier: Running, line: str) -> float:
+    """Read a metric; 0 as long as there is none."""
+    for found in notifier.metrics.render().decode().splitlines():
+        if found.startswith(line + " "):
+            return float(found.rpartition(" ")[2])
+    return 0.0
+
+
+async def closed(notifier: Running, code: int, count: int) -> None:
+    """Wait until so many connections were closed with a code."""
+    line = f'inferq_sockets_closed_total{{code="{code}"}}'
+    await eventually(lambda: metric(notifier, line) >= count, what=f"{count} closed with {code}")

@@ -18,7 +18,7 @@ from notifier.__main__ import main
 from notifier.patience import Patience
 from notifier.session import Session
 from tests.deployment import Deployment, finished
-from tests.notifying import Running, close_code, notifying
+from tests.notifying import close_code, closed, metric, notifying
 from tests.rawsocket import RawSocket, masked, open_raw
 from tests.support import eventually
 
@@ -42,20 +42,6 @@ def ids_of(origins: list[Origin]) -> list[str]:
 def bearer(key: str) -> tuple[str, str]:
     """The header that carries a key."""
     return ("Authorization", f"Bearer {key}")
-
-
-def metric(notifier: Running, line: str) -> float:
-    """Read a metric; 0 as long as there is none."""
-    for found in notifier.metrics.render().decode().splitlines():
-        if found.startswith(line + " "):
-            return float(found.rpartition(" ")[2])
-    return 0.0
-
-
-async def closed(notifier: Running, code: int, count: int) -> None:
-    """Wait until so many connections were closed with a code."""
-    line = f'inferq_sockets_closed_total{{code="{code}"}}'
-    await eventually(lambda: metric(notifier, line) >= count, what=f"{count} closed with {code}")
 
 
 async def subscribe(client: ClientConnection, job_ids: list[str]) -> None:
@@ -243,21 +229,6 @@ async def test_who_says_much_is_read_no_further(streams: Deployment) -> None:
         await asyncio.wait((sending,))
         raw.close()
         await notifier.watching(0)
-
-
-async def test_nothing_in_endless_pieces_costs_nothing(streams: Deployment) -> None:
-    """A message in a hundred thousand empty pieces is one empty message; others are served meanwhile."""
-    async with notifying(streams) as notifier:
-        raw = await open_raw(notifier.port, "/ws")
-        sending = asyncio.create_task(
-            raw.send(masked(0x01, b"") + masked(0x00, b"") * 100_000 + masked(0x80, b""))
-        )
-        async with notifier.connect("/ws") as healthy:
-            async with asyncio.timeout(5.0):
-                await (await healthy.ping())
-        await sending
-        await closed(notifier, 4400, 1)
-        raw.close()
 
 
 async def test_half_open_clients_are_dropped(streams: Deployment) -> None:
