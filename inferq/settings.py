@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from inferq.addresses import host_port
+from inferq.addresses import LOOPBACK, host_port
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
 from inferq.options import OPTIONS, PREFIX
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
 FOR_CLIENTS = frozenset({"INFERQ_API_KEY", "INFERQ_URL"})
 # What later parts bring. Ignoring them would be worse than refusing: who sets allowed origins counts on them.

@@ -278,19 +278,20 @@ async def test_texts_that_are_none_are_refused_here(api: FakeApi, texts: Any) ->
     assert api.calls == []
 
 
-async def test_a_text_too_large_to_share_a_request_is_refused_alone(api: FakeApi) -> None:
-    """The others are accepted."""
-
-    def answer(call: Call) -> Answer:
-        return problem(413, "body_too_large") if len(call.body) > 4 * 2**20 else api.accept(call)
-
-    api.answerer = answer
+async def test_a_text_too_large_for_a_request_is_refused_alone(api: FakeApi) -> None:
+    """Without being sent; the others are accepted, and alone it is an error at once."""
+    huge = "x" * (64 * 2**10)
     async with inferq.AsyncClient(api.url) as client:
-        before, large, after = await client.submit_many(["a", "x" * (4 * 2**20 + 1), "b"])
-    assert isinstance(large, inferq.Refusal)
-    assert isinstance(before, inferq.Job)
-    assert isinstance(after, inferq.Job)
-    assert large.code == "body_too_large"
+        before, large, after = await client.submit_many(["a", huge, "b"])
+        assert isinstance(large, inferq.Refusal)
+        assert isinstance(before, inferq.Job)
+        assert isinstance(after, inferq.Job)
+        assert (large.index, large.code) == (1, "body_too_large")
+        assert [text["text"] for text in api.calls[0].json["inputs"]] == ["a", "b"]
+        assert [type(one).__name__ for one in await client.submit_many([huge])] == ["Refusal"]
+        with pytest.raises(inferq.BadRequest, match="body_too_large"):
+            await client.submit(huge)
+    assert len(api.calls) == 1
 
 
 @pytest.mark.parametrize("body", [b"<html>", json.dumps({"ok": True}).encode()])

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from inferq.cli.asked import LONGEST_LINE_BYTES, Asked, Options, Unreadable, from_json, from_text
+from inferq.cli.asked import LONGEST_LINE_BYTES, Asked, Unreadable, from_json, from_text
+from inferq.sdk.batches import Options
 
 COMMON = Options(model="builtin", priority="bulk", deadline_ms=500, webhook="https://a.example/")
 
