@@ -151,6 +151,15 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 
+def exposed(flags: Mapping[str, str]) -> list[str]:
+    """Say of each flag that holds a secret that everybody can read it in the list of processes, and what to do."""
+    return [
+        f"{option.flag} can be read by everybody on this machine: set {option.variable} instead"
+        for option in OPTIONS
+        if option.shown(flags.get(option.field, "")) != flags.get(option.field, "")
+    ]
+
+
 def require_servers(settings: Settings) -> Settings:
     """Return settings with both URLs filled in, as a single process needs them.
 

@@ -127,26 +127,21 @@ async def test_each_failure_has_its_name() -> None:
 
 
 @asynccontextmanager
-async def pouring(head: bytes, then: bytes = b"") -> AsyncIterator[tuple[str, list[int]]]:
-    """Run a receiver that sends ``head`` and then ``then`` for ever; lend its URL, and how much it got rid of."""
-    sent: list[int] = []
+async def pouring(head: bytes, then: bytes = b"", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Run a receiver that sends ``head`` and then ``then`` for ever; lend where it is."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sent.append(0)
-        place = len(sent) - 1
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, ssl.SSLError):
             await reader.read(65536)
             writer.write(head)
             await writer.drain()
             while then:
                 writer.write(then)
                 await writer.drain()
-                sent[place] += len(then)
         writer.close()
 
-    server = await asyncio.start_server(serve, LOOPBACK, 0)
-    async with server:
-        yield f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}/", sent
+    async with await asyncio.start_server(serve, LOOPBACK, 0, ssl=tls) as server:
+        yield f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}/"
 
 
 @pytest.mark.parametrize(
@@ -161,25 +156,26 @@ async def pouring(head: bytes, then: bytes = b"") -> AsyncIterator[tuple[str, li
 )
 async def test_a_head_without_end_is_left(head: bytes, then: bytes) -> None:
     """At once, and not when the try is over: what it takes to read is no longer ours to give."""
-    async with pouring(head, then) as (url, _), posting("127.0.0.1", try_s=60.0) as poster:
+    async with pouring(head, then) as place, posting("127.0.0.1", try_s=60.0) as poster:
         async with asyncio.timeout(10.0):
-            assert await poster.post(url, HEADERS, b"{}") == Tried(outcome=Outcome.PROTOCOL)
+            tried = await poster.post(f"http://{place}", HEADERS, b"{}")
+    assert tried == Tried(outcome=Outcome.PROTOCOL)
 
 
 async def test_a_few_interim_answers_are_passed_over() -> None:
     """As HTTP has it."""
     head = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 20 + b"HTTP/1.1 204 OK\r\n\r\n"
-    async with pouring(head) as (url, _), posting("127.0.0.1") as poster:
-        assert await poster.post(url, HEADERS, b"{}") == Tried(outcome=Outcome.DELIVERED, status=204)
+    async with pouring(head) as place, posting("127.0.0.1") as poster:
+        tried = await poster.post(f"http://{place}", HEADERS, b"{}")
+    assert tried == Tried(outcome=Outcome.DELIVERED, status=204)
 
 
 async def test_a_body_in_tiny_pieces_is_left() -> None:
     """The status counts; each piece costs as much as a large one."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    async with pouring(head, b"1\r\nx\r\n") as (url, sent), posting("127.0.0.1") as poster:
-        assert (await poster.post(url, HEADERS, b"{}")).outcome is Outcome.DELIVERED
-        assert len(poster._pool.connections) == 0
-        assert len(sent) == 1
+    async with pouring(head, b"1\r\nx\r\n") as place, posting("127.0.0.1") as poster:
+        assert (await poster.post(f"http://{place}", HEADERS, b"{}")).outcome is Outcome.DELIVERED
+        assert poster._pool.connections == []
 
 
 async def test_each_answer_has_its_own_measure() -> None:
@@ -310,12 +306,33 @@ async def test_tls_is_with_the_name(
     file, key = certificate
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(file, key)
     async with (
-        receiving(tls=tls) as receiver,
+        receiving(tls=tls_of(file, key)) as receiver,
         posting("hooks.inside,other.inside", Names([LOOPBACK])) as poster,
     ):
         tried = await poster.post(f"https://{host}:{receiver.port}/", HEADERS, b"{}")
     assert tried.outcome is outcome
     assert len(receiver.got) == (outcome is Outcome.DELIVERED)
+
+
+def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what a server needs to be the one that a certificate names."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    return tls
+
+
+async def test_an_answer_is_metered_over_tls_as_well(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have their turn between two reads, though TLS has more at hand than one of them takes."""
+    file, key = certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    async with (
+        pouring(b"", b"HTTP/1.1 100 \r\n\r\n" * 1000, tls=tls_of(file, key)) as place,
+        posting("hooks.inside", Names([LOOPBACK]), try_s=60.0) as poster,
+    ):
+        port = place.partition(":")[2]
+        async with asyncio.timeout(10.0):
+            tried = await poster.post(f"https://hooks.inside:{port}", HEADERS, b"{}")
+    assert tried == Tried(outcome=Outcome.PROTOCOL)
