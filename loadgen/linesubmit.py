@@ -26,6 +26,7 @@ MODEL: Final = "simulated:1,0.05"
 TEXTS: Final = 997
 LEVEL: Final = 1.1
 EARLY_SHARE: Final = 0.1
+LOOK_SHARE: Final = 0.01
 POLL_S: Final = 0.005
 ASK_WITHIN_S: Final = 30.0
 LONGEST_LINE_BYTES: Final = 1024 * 1024
@@ -117,7 +118,9 @@ async def submitted(
     begun = time.monotonic()
     printed = done = misplaced = 0
     early_mib = peak_mib = float("nan")
-    early = max(1, int(lines * EARLY_SHARE))
+    # Now and then, since the last line may be here only when the process has ended, and its memory with it.
+    every = max(1, int(lines * LOOK_SHARE))
+    early = max(1, int(lines * EARLY_SHARE)) // every * every
     decode = msgspec.json.Decoder(_Record).decode
     try:
         async with asyncio.timeout(within_s):
@@ -127,10 +130,10 @@ async def submitted(
                     done += 1
                     misplaced += (record.result.label, record.result.score) != known[printed % len(known)]
                 printed += 1
+                if printed % every == 0:
+                    peak_mib = _peak_mib(process.pid) or peak_mib
                 if printed == early:
-                    early_mib = _peak_mib(process.pid)
-                if printed == lines:
-                    peak_mib = _peak_mib(process.pid)
+                    early_mib = peak_mib
             status = await process.wait()
     except TimeoutError:
         status = -1
@@ -171,10 +174,10 @@ async def _answer(client: Client, text: str) -> tuple[str, float]:
 
 
 def _peak_mib(pid: int) -> float:
-    """Return the most memory (RSS) that a process has had; nan for one that has ended."""
+    """Return the most memory (RSS) that a process has had; 0 for one that has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
-        return float("nan")
+        return 0.0
     found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-    return int(found[1]) / 1024 if found else float("nan")
+    return int(found[1]) / 1024 if found else 0.0

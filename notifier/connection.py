@@ -5,7 +5,8 @@ parser and one timer; nothing waits for a client, so a slow one stops nobody.
 
 - What is written goes to the system at once. What that does not take is at most one batch; until it has, nothing more
   is written, and `stalled` tells when it has taken nothing for long.
-- A client that sends much is read in small pieces, and every other turn of the loop, so that it costs itself time.
+- A client that sends much, or much in small frames, is read in small pieces, which wait their turn with those of all
+  others that do, so that it costs itself time.
 - Each phase has a deadline: handshake, key, an answer to a ping, the close.
 """
 
@@ -13,74 +14,36 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from http import HTTPStatus
+from typing import Any, Final, cast
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from notifier.closes import LOST, UNANSWERED
+from notifier.closes import LOST, TOO_MANY, UNANSWERED
+from notifier.pace import Pace
+from notifier.patience import Patience
+from notifier.peer import Host, Peer
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
+# A handshake's request line and header fields: the library alone would keep 128 of 8 KiB.
+MAX_HEAD_BYTES: Final = 16 * 1024
 # Of the answers to its pings a client may leave so much unread.
 MAX_UNREAD_BYTES: Final = 64 * 1024
 STALL_LOOKS: Final = 4
 
-_READ: Final = memoryview(bytearray(16 * 1024))
 _logger: Final = logging.getLogger("websockets.server")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
-    """How long a connection waits for its client, in seconds."""
-
-    open_s: float = 10.0
-    auth_s: float = 5.0
-    ping_every_s: float = 20.0
-    stall_s: float = 10.0
-    close_s: float = 2.0
-
-
-class Peer(Protocol):
-    """Who a connection tells of its client."""
-
-    deaf: bool
-    """Whether it does not want to know what is said."""
-
-    def said(self, message: bytes | None) -> None:
-        """Take a text message; None is a binary one."""
-
-    def writable(self) -> None:
-        """Hear that everything was written."""
-
-    def stalled(self) -> None:
-        """Hear that the client takes nothing."""
-
-    def left(self) -> None:
-        """Hear, once, that nothing more can be sent."""
-
-
-class Host(Protocol):
-    """Who a connection belongs to."""
-
-    def made(self, connection: "Connection") -> None:
-        """Hear of a new one."""
-
-    def asked(self, connection: "Connection", request: Request) -> None:
-        """Answer its request."""
-
-    def lost(self, connection: "Connection") -> None:
-        """Hear of its end."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """A connection of one client; once it is open, ``peer`` is told what happens."""
 
     __slots__ = (
-        "_binary", "_code", "_heard", "_host", "_loop", "_parts", "_pongs", "_progress_at", "_protocol", "_stall",
-        "_still", "_timer", "_transport", "_unsent", "open", "patience", "paused", "peer", "who",
+        "_binary", "_code", "_head_bytes", "_heard", "_host", "_in_line", "_loop", "_pace", "_parts", "_pongs",
+        "_progress_at", "_protocol", "_stall", "_still", "_timer", "_transport", "_unsent", "open", "patience",
+        "paused", "peer", "who",
     )  # fmt: skip  # names side by side
 
     def __init__(self, host: Host, patience: Patience) -> None:
@@ -96,6 +59,9 @@ class Connection(asyncio.BufferedProtocol):
         self._code = 0
         self._heard = True
         self._still = False
+        self._in_line = False
+        self._pace = Pace()
+        self._head_bytes = 0
         self._pongs = 0
         self._binary = False
         self._parts: bytearray | None = None
@@ -126,10 +92,6 @@ class Connection(asyncio.BufferedProtocol):
             self.due(self.patience.ping_every_s, self._ping)
         else:
             self.due(self.patience.close_s, self.abort)
-
-    def reject(self, status: int, text: str) -> None:
-        """Answer a request with an error."""
-        self.respond(self._protocol.reject(status, text))
 
     def due(self, delay_s: float, what: Callable[[], Any]) -> None:
         """Have something done at the end of this phase, unless another begins before."""
@@ -170,10 +132,17 @@ class Connection(asyncio.BufferedProtocol):
         """Read nothing more for a while, or go on."""
         if self._still != still and not self._transport.is_closing():
             self._still = still
-            if still:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
+            if not self._in_line:
+                if still:
+                    self._transport.pause_reading()
+                else:
+                    self._transport.resume_reading()
+
+    def read_on(self) -> None:
+        """Read again, now that its turn has come."""
+        self._in_line = False
+        if not self._still and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     # What asyncio calls.
 
@@ -185,12 +154,12 @@ class Connection(asyncio.BufferedProtocol):
         self._host.made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _READ
+        return self._pace.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
         was_open = self.open
-        self._protocol.receive_data(bytes(_READ[:nbytes]))
+        self._protocol.receive_data(bytes(self._pace.buffer[:nbytes]))
         events = self._protocol.events_received()
         self._send()
         self.open = self._protocol.state is State.OPEN
@@ -198,16 +167,20 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(event, Frame):
                 self._take(event)
             elif isinstance(event, Request):
-                self._host.asked(self, event)
+                self._ask(event)
         if was_open and not self.open:
             self._closing()
-        if nbytes == len(_READ) and not self._still and not self._transport.is_closing():
-            self._transport.pause_reading()
-            self._loop.call_soon(self._read_on)
+        elif not events and self._protocol.state is State.CONNECTING:
+            self._measure_head(nbytes)
+        if self._pace.took(nbytes, len(events)):
+            self._wait_in_line()
 
     def eof_received(self) -> None:
+        # Whoever ends its side has left, whatever is still unsent: asyncio would wait until that is written.
         self._protocol.receive_eof()
         self.open = False
+        self.due(self.patience.close_s, self.abort)
+        self._leave()
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -235,6 +208,26 @@ class Connection(asyncio.BufferedProtocol):
         self._host.lost(self)
 
     # What comes of it.
+
+    def _ask(self, request: Request) -> None:
+        self._host.asked(self, request)
+        # The parser keeps it for as long as the connection is there.
+        request.path = ""
+        request.headers.clear()
+
+    def _measure_head(self, nbytes: int) -> None:
+        self._head_bytes += nbytes
+        if self._head_bytes > MAX_HEAD_BYTES and not self._protocol.eof_sent:
+            self.respond(self._protocol.reject(HTTPStatus(431), "The request is too large.\n"))
+
+    def _wait_in_line(self) -> None:
+        if self._pace.floods:
+            self.close(TOO_MANY, "too many frames")
+        if not self._in_line and not self._transport.is_closing():
+            self._in_line = True
+            if not self._still:
+                self._transport.pause_reading()
+            self._host.crowd(self)
 
     def _take(self, frame: Frame) -> None:
         match frame.opcode:
@@ -264,13 +257,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         """Send what the protocol answers by itself."""
-        for data in self._protocol.data_to_send():
-            if data:
-                self._transport.write(data)
-            else:
-                # uvloop raises RuntimeError where the other side was faster.
-                with suppress(OSError, RuntimeError):
-                    self._transport.write_eof()
+        if not (pieces := self._protocol.data_to_send()):
+            return
+        self._transport.write(b"".join(pieces))
+        if not pieces[-1]:
+            # uvloop raises RuntimeError where the other side was faster.
+            with suppress(OSError, RuntimeError):
+                self._transport.write_eof()
 
     def _closing(self) -> None:
         """The close is on its way: whoever sent it first, it has to end soon."""
@@ -286,16 +279,13 @@ class Connection(asyncio.BufferedProtocol):
         if peer is not None:
             peer.left()
 
-    def _read_on(self) -> None:
-        if not self._still and not self._transport.is_closing():
-            self._transport.resume_reading()
-
     def _ping(self) -> None:
         # Of a client that is not read, or that takes nothing, it cannot be known whether it answers.
         if not self._heard and not self._still and not self.paused:
             self.close(UNANSWERED, "a ping was not answered")
             return
         self._heard = False
+        self._pace.forgive()
         if not self.paused:
             self._protocol.send_ping(b"")
             self._send()

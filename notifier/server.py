@@ -17,15 +17,20 @@ from inferq.keyring import KeyRing, the_one
 from inferq.origins import Origins
 from inferq.server import Checks, readiness
 from inferq.telemetry import METRICS_TYPE, Metrics
-from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN
-from notifier.connection import Connection, Patience
+from notifier.closes import NO_KEY, RESTART, TOO_MANY, UNKNOWN_JOB, WRONG_ORIGIN, label
+from notifier.connection import Connection
 from notifier.desk import SessionDesk
 from notifier.newcomer import Newcomer
+from notifier.patience import Patience
+from notifier.readers import Readers
 from notifier.session import Session
 
 MAX_SOCKETS: Final = 10_000
 MAX_SOCKETS_OF_A_KEY: Final = 1_000
 MAX_JOBS: Final = 20_000
+# What the kernel may keep for one client, and as much again for itself. Left alone it grows to some 3 MB, where nobody
+# sees that it is not taken: 300 clients that read nothing held 900 MB so, and none was too slow for us.
+SEND_BUFFER_BYTES: Final = 64 * 1024
 # Connections that have not asked for a WebSocket yet, or ask for a probe.
 MAX_STRANGERS: Final = 1_000
 # Past this, clients that neither finish their handshake nor close are dropped.
@@ -34,6 +39,7 @@ CLOSE_AT_A_TIME: Final = 100
 
 PROBLEM_TYPE: Final = "application/problem+json"
 _NOT_FOUND: Final = b'{"type":"about:blank","title":"No such path","status":404,"code":"not_found"}'
+_RESTARTS: Final = b'{"type":"about:blank","title":"The server restarts","status":503,"code":"unavailable"}'
 _JOB_PATH: Final = re.compile(r"/ws/jobs/([0-9a-f]{32})")
 
 
@@ -61,6 +67,7 @@ class Notifier:
         self._patience = patience or Patience()
         self.desk = SessionDesk(feed, keys, metrics, most_jobs=max_jobs)
         self._connections: set[Connection] = set()
+        self._readers = Readers()
         self._sockets = 0
         self._of_key: dict[str, int] = {}
         self._answers: set[asyncio.Task[None]] = set()
@@ -71,6 +78,8 @@ class Notifier:
 
     async def serve(self, listener: socket.socket) -> None:
         """Start to serve on a socket that listens; `close` closes it."""
+        # The sockets that it accepts inherit it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(lambda: Connection(self, self._patience), sock=listener)
 
@@ -116,12 +125,16 @@ class Notifier:
         elif not request.headers.get_all("Upgrade"):
             connection.respond(_response(404, _NOT_FOUND, PROBLEM_TYPE))
         elif self._listening is None:
-            connection.reject(503, "The server restarts.\n")
+            connection.respond(_response(503, _RESTARTS, PROBLEM_TYPE))
         elif connection.accept(request):
             connection.who = ""
             self._sockets += 1
             self._open.set(self._sockets)
             self._welcome(connection, path, request.headers)
+
+    def crowd(self, connection: Connection) -> None:
+        """Let it wait for its turn to be read."""
+        self._readers.wait(connection)
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection."""
@@ -132,7 +145,7 @@ class Notifier:
             return
         self._sockets -= 1
         self._open.set(self._sockets)
-        self._closed.labels(str(connection.code)).inc()
+        self._closed.labels(label(connection.code)).inc()
         if connection.who:
             left = self._of_key[connection.who] - 1
             if left:

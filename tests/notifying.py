@@ -16,7 +16,7 @@ from inferq.ports import LOOPBACK, free_port
 from inferq.server import listen
 from inferq.store import Store
 from inferq.telemetry import Metrics
-from notifier.connection import Patience
+from notifier.patience import Patience
 from notifier.server import Notifier
 from tests.deployment import Deployment
 from tests.support import eventually
@@ -75,9 +75,10 @@ async def notifying(
     )
     port = free_port()
     listener = listen(LOOPBACK, port, setting="the notifier's port")
-    if send_bytes:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     await notifier.serve(listener)
+    if send_bytes:
+        # In place of what the notifier has set; the sockets that it accepts inherit it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     try:
         await eventually(lambda: feed.ready, what="the subscription")
         yield Running(port=port, feed=feed, metrics=metrics, notifier=notifier)
@@ -91,3 +92,17 @@ async def close_code(client: ClientConnection) -> int | None:
     async with asyncio.timeout(10.0):
         await client.wait_closed()
     return client.close_code
+
+
+def metric(notifier: Running, line: str) -> float:
+    """Read a metric; 0 as long as there is none."""
+    for found in notifier.metrics.render().decode().splitlines():
+        if found.startswith(line + " "):
+            return float(found.rpartition(" ")[2])
+    return 0.0
+
+
+async def closed(notifier: Running, code: int, count: int) -> None:
+    """Wait until so many connections were closed with a code."""
+    line = f'inferq_sockets_closed_total{{code="{code}"}}'
+    await eventually(lambda: metric(notifier, line) >= count, what=f"{count} closed with {code}")

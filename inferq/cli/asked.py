@@ -63,7 +63,7 @@ def from_json(line: str, options: Options) -> Asked | Unreadable:
             model=found.model or options.model,
             priority=found.priority or options.priority,
             deadline_ms=options.deadline_ms if found.deadline_ms is None else found.deadline_ms,
-            webhook=found.webhook or options.webhook,
+            webhook=options.webhook if found.webhook is None else found.webhook,
         ),
     )
 

@@ -15,7 +15,7 @@ from inferq.settings import load
 from inferq.steps import Origin, cancel, start
 from inferq.store import Owned, Store, wall_ms
 from notifier.__main__ import main
-from notifier.connection import Patience
+from notifier.patience import Patience
 from tests.deployment import Deployment, finished
 from tests.notifying import Running, close_code, notifying
 from tests.support import eventually

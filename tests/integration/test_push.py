@@ -10,8 +10,9 @@ from websockets.asyncio.client import ClientConnection
 
 from inferq.steps import Origin, cancel, start
 from inferq.store import Owned, Store
-from notifier.connection import Patience
+from notifier.patience import Patience
 from tests.deployment import Deployment, finished
+from tests.feeding import FOREIGN, make_foreign
 from tests.notifying import Running, close_code, notifying
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789ab"
@@ -150,6 +151,24 @@ async def test_an_unknown_job_is_said_to_be_so(notifier: Running, streams: Deplo
         assert {"type": "error", "code": "not_found", "detail": "no such job", "job_id": job_id} in frames
         assert known in [frame["job_id"] for frame in frames if frame["type"] == "snapshot"]
         await notifier.watching(1)
+
+
+@pytest.mark.parametrize("kind", sorted(FOREIGN))
+async def test_a_foreign_record_costs_no_more_than_itself(
+    notifier: Running, streams: Deployment, kind: str
+) -> None:
+    """It counts as unknown where it cannot be read; the other jobs of the message are watched."""
+    foreign, mine = (await created(streams)).job.job_id, (await created(streams)).job.job_id
+    await make_foreign(streams, foreign, kind)
+    async with notifier.connect("/ws") as socket:
+        await subscribe(socket, foreign, mine)
+        first, second = [await receive(socket) for _ in range(2)]
+        assert first["job_id"] == foreign
+        assert first["type"] == ("snapshot" if kind in ("owner", "due_ms") else "error")
+        assert (second["type"], second["job_id"]) == ("snapshot", mine)
+        await streams.redis.client_kill_filter(_type="pubsub")
+        await streams.store.move(cancel(mine))
+        assert types([await receive(socket)]) == [("job.cancelled", 2)]
 
 
 async def test_a_change_between_watching_and_looking_is_not_lost(streams: Deployment) -> None:

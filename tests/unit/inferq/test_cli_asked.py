@@ -28,6 +28,13 @@ def test_an_object_asks_for_itself_first() -> None:
     assert {"text": asked.text, **asked.options.fields} == own
 
 
+def test_an_object_may_want_no_webhook() -> None:
+    """An empty one is asked for as such: the API takes it for none, whatever the key has."""
+    asked = from_json('{"text":"x","webhook":""}', COMMON)
+    assert isinstance(asked, Asked)
+    assert asked.options.fields["webhook"] == ""
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

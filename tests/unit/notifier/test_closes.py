@@ -1,5 +1,7 @@
 """The close codes."""
 
+import pytest
+
 from notifier import closes
 
 
@@ -13,3 +15,12 @@ def test_the_codes_are_the_contracts() -> None:
         4429,
     )
     assert (closes.UNANSWERED, closes.FAILED, closes.LOST) == (1011, 1011, 1006)
+
+
+@pytest.mark.parametrize(
+    ("code", "label"),
+    [(1000, "1000"), (1005, "1005"), (1009, "1009"), (4008, "4008"), (3000, "other"), (4999, "other")],
+)
+def test_what_clients_make_up_is_counted_as_one(code: int, label: str) -> None:
+    """Each label is a metric that stays."""
+    assert closes.label(code) == label
