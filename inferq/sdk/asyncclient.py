@@ -133,8 +133,8 @@ class AsyncClient:
         """Submit texts, 256 a request, and return for each in order its job or why it became none.
 
         Each text is judged by itself; those that are refused for load alone are tried again, until nothing of the
-        call has been accepted for ``timeout_s``. The options are those of `submit`, the same for all; from an
-        idempotency key one is made for each request, so the same call with the same key finds the same jobs.
+        call has been accepted for ``timeout_s``, leaving out while texts are slow to come. The options are those of
+        `submit`, the same for all; of an idempotency key one is made for each request, so the same call finds its jobs.
 
         Example:
             >>> async def main():

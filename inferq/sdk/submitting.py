@@ -53,11 +53,23 @@ class Submitting:
         patience = Patience(self._timeout_s, time.monotonic())
         try:
             async with asyncio.TaskGroup() as group:
-                number = 0
+                number, running, gave_up = 0, set[asyncio.Task[bool]](), False
+
+                def ended(task: asyncio.Task[bool]) -> None:
+                    nonlocal gave_up
+                    self._batch_slots.release()
+                    running.discard(task)
+                    gave_up = gave_up or task.cancelled() or task.exception() is not None or task.result()
+
                 async for bodies in _batches(texts, options):
                     await self._batch_slots.acquire()
+                    if not running and not gave_up:
+                        # Nobody had anything to accept while the texts were slow to come.
+                        patience.renew(time.monotonic())
                     call = _Call(self._http, bodies, outcomes, patience, key, number)
-                    group.create_task(call.run()).add_done_callback(lambda _: self._batch_slots.release())
+                    task = group.create_task(call.run())
+                    running.add(task)
+                    task.add_done_callback(ended)
                     number += 1
         except BaseExceptionGroup as errors:
             raise first_of(errors) from None
@@ -87,8 +99,11 @@ class _Call:
             else:
                 self._bodies[index] = body
 
-    async def run(self) -> None:
-        """Send, and send again what may pass later; what the key's quota does not let pass at once goes in parts."""
+    async def run(self) -> bool:
+        """Send, and send again what may pass later; returns whether patience ended before everything was settled.
+
+        What the key's quota does not let pass at once goes in parts.
+        """
         left = list(self._bodies)
         retries, tries, most = Retries(self._patience), 0, len(left)
         while left:
@@ -110,8 +125,9 @@ class _Call:
             if wait_s is None:
                 for index in left:
                     self._settle(index, refused.get(index, last))
-                return
+                return True
             await asyncio.sleep(wait_s)
+        return False
 
     async def _try(
         self, left: list[int], tries: int

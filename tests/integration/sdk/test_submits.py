@@ -261,6 +261,28 @@ async def test_when_nothing_is_accepted_any_more_every_text_has_its_refusal(
     assert {one.code for one in others if isinstance(one, inferq.Refusal)} == {"queue_full"}
 
 
+async def test_texts_that_are_slow_to_come_take_no_patience(api: FakeApi) -> None:
+    """What comes after long is tried for as long as what came first."""
+    patience_s = 0.5
+    loop = asyncio.get_running_loop()
+
+    def answer(call: Call) -> Answer:
+        return problem(503, "queue_full") if len(api.calls) == 2 else api.accept(call)
+
+    async def coming() -> AsyncIterator[str]:
+        for number in range(257):
+            yield str(number)
+        # The last came in time to send the others, and goes by itself when no more come.
+        begun_s = loop.time()
+        await eventually(lambda: loop.time() - begun_s > 2 * patience_s, what="the end of patience")
+
+    api.answerer = answer
+    async with inferq.AsyncClient(api.url, timeout_s=patience_s) as client:
+        outcomes = await client.submit_many(coming())
+    assert [type(one) for one in outcomes] == [inferq.Job] * 257
+    assert len(api.calls) == 3
+
+
 async def test_a_key_that_is_refused_ends_the_call(api: FakeApi) -> None:
     """It is so for every text."""
     in_turn(api, *[problem(401, "unauthorized")] * 10)
