@@ -72,12 +72,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "inferq.sdk.errors")), name)
-    globals()[name] = value
-    return value
+# A type checker that knew of this would take any name for one of ours.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES.get(name, "inferq.sdk.errors")), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

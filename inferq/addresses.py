@@ -1,4 +1,8 @@
-"""How a host and a port are written together: an IPv6 address stands in brackets (RFC 3986, 3.2.2)."""
+"""Hosts: which are this machine's own, and how one is written with a port (RFC 3986, 3.2.2). Pure."""
+
+from typing import Final
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def host_port(host: str, port: int) -> str:

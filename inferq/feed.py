@@ -11,6 +11,7 @@ elsewhere or not at all, so of an event that nobody here waits for only the id i
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -23,13 +24,12 @@ from inferq.errors import Unavailable, Undecodable
 from inferq.feedfigures import FeedFigures
 from inferq.messages import VERSION, Event, decode_event
 from inferq.rereading import CHUNK, Rereading, event_of
-from inferq.snapshots import snapshot
-from inferq.store import Owned, Store
+from inferq.store import Store
 from inferq.subscription import Subscription, open_subscription
 from inferq.telemetry import Metrics
 from inferq.watched import Watch, Watched, Watcher
 
-__all__ = ["Feed", "Watcher", "snapshot"]
+__all__ = ["Feed", "Found", "Watcher"]
 
 PING_EVERY_S: Final = 2.0
 # A subscription that is silent for this long in spite of pings is dead.
@@ -47,6 +47,14 @@ _VERSION: Final = str(VERSION).encode()
 # No header of an event is longer: an id has at most 100 characters.
 _HEAD_BYTES: Final = 160
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What a look has found of a job: its record as an event, and whose it is, as in the store's `Owned`."""
+
+    event: Event
+    owner: str
 
 
 class Feed:
@@ -107,16 +115,17 @@ class Feed:
         """Register a watcher; call what is returned to end it. The caller has a `look` after this, not before.
 
         A watcher must neither block nor raise. How many jobs are watched is for the callers to bound: each costs some
-        300 bytes, a share in a read for every half of the time of reconciliation, and one in each repair.
+        160 bytes, a share in a read for every half of the time of reconciliation, and one in each repair.
         """
         if job_id not in self._jobs:
             self._use(self._channel(job_id))
         return self._watched.begin(job_id, watcher)
 
-    async def look(self, job_ids: Sequence[str]) -> list[Owned | None]:
+    async def look(self, job_ids: Sequence[str]) -> list[Found | None]:
         """Read the records of watched jobs, once everything that is announced of them from now on will be heard.
 
-        While the subscription is away they are read as they are: they will be read again when it stands.
+        While the subscription is away they are read as they are: they will be read again when it stands. What somebody
+        else has written in place of a record counts as none.
 
         Raises:
             Unavailable: Redis is away.
@@ -125,12 +134,14 @@ class Feed:
         if waiting := [confirm for confirm in confirms if confirm is not None and not confirm.done()]:
             # Bounded: a link on which a confirm does not come ends, and that fails it.
             await asyncio.wait(waiting)
-        found: list[Owned | None] = []
+        found: list[Found | None] = []
         for start in range(0, len(job_ids), CHUNK):
             for owned in await self._store.owned_many(job_ids[start : start + CHUNK]):
-                if owned is not None and (event := event_of(owned.record)) is not None:
+                if owned is None or (event := event_of(owned.record)) is None:
+                    found.append(None)
+                else:
                     self._watched.looked(event)
-                found.append(owned)
+                    found.append(Found(event=event, owner=owned.owner))
         return found
 
     def hear(self, channel: str, hearer: Callable[[bytes], None]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from inferq.apikeys import Caller, may_see
 from inferq.errors import JobNotFound
-from inferq.feed import Feed, snapshot
+from inferq.feed import Feed
 from inferq.jobs import FINAL
 from inferq.messages import Event
 from inferq.untold import Untold
@@ -43,9 +43,8 @@ class Follower:
         (found,) = await self._feed.look([self._job_id])
         if found is None or not may_see(caller, found.owner):
             raise JobNotFound(UNKNOWN)
-        event = snapshot(found.record)
-        self._untold.has(event)
-        return event
+        self._untold.has(found.event)
+        return found.event
 
     def take(self) -> Event | None:
         """Return what is to be told next; None when there is nothing at the moment."""

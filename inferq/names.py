@@ -105,9 +105,14 @@ class Names:
         return f"{self.namespace}webhooks-failed"
 
     @property
-    def webhook_hosts(self) -> str:
-        """Sorted set of the hosts that webhooks wait for, by when the first of these is due (ms)."""
-        return f"{self.namespace}webhooks-hosts"
+    def webhook_owners(self) -> str:
+        """Sorted set of whose webhooks wait, by when the first of these is due (ms)."""
+        return f"{self.namespace}webhooks-owners"
+
+    @property
+    def webhooks_owned(self) -> str:
+        """Hash of how many webhooks of each owner are not delivered."""
+        return f"{self.namespace}webhooks-owned"
 
     def webhook(self, job_id: str) -> str:
         """Key of a webhook that is not delivered."""

@@ -16,7 +16,7 @@ import uvloop
 
 from inferq.commandline import parse_flags
 from inferq.errors import OperatorError, first_of
-from inferq.settings import Settings, load, require_servers, unknown
+from inferq.settings import Settings, exposed, load, require_servers, unknown
 from inferq.telemetry import configure_logs
 
 Service = Callable[[Settings, asyncio.Event], Awaitable[None]]
@@ -49,6 +49,8 @@ def run(
         configure_logs(service=service, level=settings.log_level, style=settings.log_format)
         for variable in unknown(os.environ):
             structlog.get_logger(__name__).warning("settings.unknown", variable=variable)
+        for warning in exposed(flags):
+            structlog.get_logger(__name__).warning("settings.exposed", detail=warning)
         _allow_files()
         if collect_rarely:
             gc.collect()

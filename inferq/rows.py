@@ -1,7 +1,8 @@
 """A record as its row in Redis: the values of its fields in the order in which they are read. Pure.
 
-What is no record of ours, whoever wrote it, must not pass for one. With a status that there is not it counts as none,
-and an open job whose fields cannot be read is said to be foreign.
+What is no record of ours, whoever wrote it, must not pass for one, nor cost those who read it together with others
+more than itself. With a status that there is not it counts as none, what cannot be read of it says nothing, and an open
+job whose fields cannot be read is said to be foreign.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ Row = Sequence[bytes | None]
 
 FIELDS: Final = (*PUBLIC_FIELDS, "owner", "webhook", "due_ms")
 """The fields of a row; what of them is public comes first."""
+NO_ROW: Final[Row] = (None,) * len(FIELDS)
+"""The row of a job that there is not."""
 OPEN_FIELDS: Final = ("status", "due_ms", "created_ms", "queue", "message")
 """The fields of an open job's row."""
 
@@ -28,12 +31,16 @@ def status_of(row: Row) -> Status | None:
 
 def owner_of(row: Row) -> str:
     """Read whose job it is; "" for what came in without a key."""
-    return (row[len(PUBLIC_FIELDS)] or b"").decode()
+    # No key has a name in which a letter was replaced.
+    return (row[len(PUBLIC_FIELDS)] or b"").decode(errors="replace")
 
 
 def is_late(row: Row, now_ms: float) -> bool:
     """Say whether the job's time is over though it has not ended."""
-    return status_of(row) not in {None, *FINAL} and int(row[-1] or 0) <= now_ms
+    try:
+        return status_of(row) not in {None, *FINAL} and int(row[-1] or 0) <= now_ms
+    except ValueError:
+        return False
 
 
 def render(job_id: str, row: Row) -> bytes | None:

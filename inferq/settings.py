@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from inferq.addresses import host_port
+from inferq.addresses import LOOPBACK, host_port
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
 from inferq.options import OPTIONS, PREFIX
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
 FOR_CLIENTS = frozenset({"INFERQ_API_KEY", "INFERQ_URL"})
 # What later parts bring. Ignoring them would be worse than refusing: who sets allowed origins counts on them.
@@ -150,6 +149,15 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
     """Name the INFERQ_ variables that are no settings, to warn of a slip of the pen."""
     known = {option.variable for option in OPTIONS} | PLANNED | FOR_CLIENTS
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def exposed(flags: Mapping[str, str]) -> list[str]:
+    """Say of each flag that holds a secret that everybody can read it in the list of processes, and what to do."""
+    return [
+        f"{option.flag} can be read by everybody on this machine: set {option.variable} instead"
+        for option in OPTIONS
+        if option.shown(flags.get(option.field, "")) != flags.get(option.field, "")
+    ]
 
 
 def require_servers(settings: Settings) -> Settings:

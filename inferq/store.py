@@ -17,7 +17,7 @@ from inferq.jobs import BIRTHS, Birth, Job, OpenJob, Result, decode_result
 from inferq.moves import MOST_JOBS, Call, move_calls, moves, rebuilt_as
 from inferq.names import Names
 from inferq.redis import Client, evaluate, evaluate_many, translated
-from inferq.rows import FIELDS, OPEN_FIELDS, is_late, open_job, owner_of, render
+from inferq.rows import FIELDS, NO_ROW, OPEN_FIELDS, Row, is_late, open_job, owner_of, render
 from inferq.scripts import ANSWER, BURIED, CREATE, MOVE, REBUILD
 from inferq.steps import NO_TIMINGS, Moved, Origin, Step, answer_fields, birth_fields, expire
 
@@ -206,7 +206,7 @@ class Store:
         rows = await self._current(job_ids)
         return [render(job_id, row) for job_id, row in zip(job_ids, rows, strict=True)]
 
-    async def _current(self, job_ids: Sequence[str]) -> list[list[bytes | None]]:
+    async def _current(self, job_ids: Sequence[str]) -> list[Row]:
         """Read the rows of jobs, once those whose time is over are expired."""
         rows = await self._rows(job_ids)
         now = wall_ms()
@@ -257,11 +257,19 @@ class Store:
             async with translated("take the change"):
                 await self._redis.zadd(self.names.open_jobs, dict(looks), xx=True)
 
-    async def _rows(self, job_ids: Sequence[str]) -> list[list[bytes | None]]:
+    async def _rows(self, job_ids: Sequence[str]) -> list[Row]:
         async with translated("answer"):
-            return await self._redis.commands.call_all(
+            rows = await self._redis.commands.call_many(
                 [("HMGET", self.names.job(job_id), *FIELDS) for job_id in job_ids]
             )
+            for index, row in enumerate(rows):
+                if isinstance(row, Exception):
+                    if not str(row).startswith("WRONGTYPE"):
+                        raise row
+                    # A key that is no hash is refused by itself; the others are read.
+                    _log.warning("store.foreign_record", job_id=job_ids[index])
+                    rows[index] = NO_ROW
+            return rows
 
     async def _apply(self, steps: Sequence[Step]) -> list[Moved]:
         calls = list(move_calls(steps, self.names, result_ttl_s=self._result_ttl_s))

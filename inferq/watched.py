@@ -3,7 +3,9 @@
 1. An announced change is told if its `seq` is higher than that of what was told last. A final one is told whatever its
    `seq`, but not twice in a row: a record that was lost and rebuilt counts from 1 again.
 2. What the first look at a job finds is not told: whoever watches looks after that has begun, and so finds at least as
-   much. What later looks find says nothing of the others, who looked earlier.
+   much. What later looks find says nothing of the others, who looked earlier. Whoever begins to watch a job whose end
+   was told to others begins anew, for all: its look may find a record that was lost since and rebuilt, whose end is
+   still to come with the same `seq`.
 3. A record that is read again is told only if it has news: a higher `seq`, or the first final state.
 4. A record that is not there may be rebuilt from its message in a moment. Only when it is missing again, some while
    after and with no sign of it in between, is it gone: its watchers are told so, and nothing more.
@@ -69,6 +71,8 @@ class Watched:
             job = self.jobs[job_id] = Job(job_id)
             job.watches = watch = Watch(self, job, watcher)
             return watch
+        if job.ended:
+            job.seq, job.ended = 0, False
         watch = Watch(self, job, watcher)
         if isinstance(job.watches, dict):
             job.watches[watch] = None

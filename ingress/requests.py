@@ -27,7 +27,7 @@ MOST_SIFTED_BYTES: Final = 512 * 1024
 
 
 class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/infer`; ``deadline_ms`` counts from acceptance."""
+    """Body of `POST /v1/infer`; ``deadline_ms`` counts from acceptance, an empty ``webhook`` is none at all."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
@@ -47,7 +47,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "model": f"must be a string of up to {MAX_MODEL} characters",
     "deadline_ms": f"must be a whole number from 1 to {MAX_DEADLINE_MS}",
     "priority": "must be " + " or ".join(Priority),
-    "webhook": f"must be a URL in a string of up to {MAX_URL} characters",
+    "webhook": f"must be a URL in a string of up to {MAX_URL} characters, or an empty one for none",
 }
 # Whatever the caller wrote comes back cut: an answer must not grow with the fault.
 _LONGEST_NAME: Final = 100
@@ -192,14 +192,20 @@ def check_model(request: InferRequest, served: str) -> str:
     return served
 
 
+def wants_webhook(request: InferRequest, default: str) -> bool:
+    """Say whether somebody is to be told of the job's end; ``default`` is for a job that says nothing of it."""
+    return bool(default if request.webhook is None else request.webhook)
+
+
 def check_webhook(request: InferRequest, policy: Policy, default: str) -> str:
-    """Return the URL that is told of the job's end, ``default`` where it names none; raises `InvalidRequest`."""
+    """Return the URL that is told of the job's end, empty for none; raises `InvalidRequest`."""
     if request.webhook is None:
         return default
-    try:
-        policy.check(request.webhook)
-    except ValueError as error:
-        raise _refused("/webhook", "webhook", str(error)) from None
+    if request.webhook:
+        try:
+            policy.check(request.webhook)
+        except ValueError as error:
+            raise _refused("/webhook", "webhook", str(error)) from None
     return request.webhook
 
 

@@ -26,7 +26,7 @@ from inferq.telemetry import Metrics
 from ingress.admission import Crowded, Gate, Rates, retry_after_s, wait_ms, whole_s
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
-from ingress.requests import InferRequest, check_model, within
+from ingress.requests import InferRequest, check_model, wants_webhook, within
 from ingress.standing import NO_QUOTA, Standing
 from ingress.webhookdoor import WebhookDoor
 
@@ -83,8 +83,8 @@ class Submits:
         self, request: InferRequest, caller: Caller, seed: Seed, *, cached: bool
     ) -> tuple[Birth, Standing]:
         """Accept one job; raises `HttpError`."""
-        if request.webhook is not None or caller.webhook:
-            await self._webhooks.look()
+        if wants_webhook(request, caller.webhook):
+            await self._webhooks.look(caller)
         job = self._job(request, caller, seed, seed.text, cached=cached)
         self._enter(1)
         standing = NO_QUOTA
@@ -116,10 +116,8 @@ class Submits:
         """
         outcomes: dict[int, Birth | HttpError] = {}
         jobs: dict[int, Job] = {}
-        if caller.webhook or any(
-            not isinstance(one, HttpError) and one.webhook is not None for one in requests
-        ):
-            await self._webhooks.look()
+        if any(not isinstance(one, HttpError) and wants_webhook(one, caller.webhook) for one in requests):
+            await self._webhooks.look(caller)
         for index, request in enumerate(requests):
             try:
                 if isinstance(request, HttpError):

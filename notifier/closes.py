@@ -17,10 +17,13 @@ TOO_MANY: Final = 4429
 LOST: Final = 1006
 """The connection ended without a close."""
 
-_OURS: Final = frozenset({TOO_SLOW, BAD_MESSAGE, NO_KEY, WRONG_ORIGIN, UNKNOWN_JOB, TOO_MANY})
-_STANDARD: Final = range(1000, 1016)
+_OURS: Final = frozenset(
+    (DONE, RESTART, UNANSWERED, TOO_SLOW, BAD_MESSAGE, NO_KEY, WRONG_ORIGIN, UNKNOWN_JOB, TOO_MANY, LOST)
+)
+# What clients and the protocol close with: going away, a protocol error, no code, no UTF-8, too big.
+_USUAL: Final = frozenset((1001, 1002, 1005, 1007, 1009))
 
 
 def label(code: int) -> str:
-    """Return a code as metrics show it: a client may choose among 2,000 that mean nothing, and these are one."""
-    return str(code) if code in _STANDARD or code in _OURS else "other"
+    """Return what a code is counted as: clients may close with some two thousand, and each would be a metric."""
+    return str(code) if code in _OURS or code in _USUAL else "other"

@@ -28,7 +28,7 @@ from notifier.patience import Patience
 from notifier.peer import Host, Peer
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
-# A handshake's request line and header fields.
+# A handshake's request line and header fields: the library alone would keep 128 of 8 KiB.
 MAX_HEAD_BYTES: Final = 16 * 1024
 # Of the answers to its pings a client may leave so much unread.
 MAX_UNREAD_BYTES: Final = 64 * 1024
@@ -176,8 +176,11 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_in_line()
 
     def eof_received(self) -> None:
+        # Whoever ends its side has left, whatever is still unsent: asyncio would wait until that is written.
         self._protocol.receive_eof()
         self.open = False
+        self.due(self.patience.close_s, self.abort)
+        self._leave()
 
     def pause_writing(self) -> None:
         self.paused = True

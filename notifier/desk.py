@@ -126,20 +126,28 @@ class SessionDesk:
     def _ended(self, session: Session, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A fault of ours costs one client its connection, and is not to be overheard.
-            _log.error("notifier.session_failed", exc_info=error)
-            session.connection.close(FAILED, "internal error")
+            self._failed(session, error)
+
+    def _failed(self, session: Session, error: BaseException) -> None:
+        """End a session: a fault of ours costs one client its connection, and is not to be overheard."""
+        _log.error("notifier.session_failed", exc_info=error)
+        session.connection.close(FAILED, "internal error")
 
     def _flush(self) -> None:
         woken, self._woken = self._woken, []
         for session in woken:
-            session.flush()
+            try:
+                session.flush()
+            except Exception as error:
+                self._failed(session, error)
         self._sent.inc(self._messages)
         self._sent_bytes.inc(self._bytes)
         self._merged.inc(self.hub.coalesced)
         self._messages = self._bytes = self.hub.coalesced = 0
 
     def _reap(self) -> None:
-        self._reaping = self.hub.reap(REAP_STEPS)
-        if self._reaping:
+        # Not before it is done: whoever leaves after a fault in it has it tried again.
+        self._reaping = False
+        if self.hub.reap(REAP_STEPS):
+            self._reaping = True
             self._loop.call_soon(self._reap)

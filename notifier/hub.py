@@ -103,6 +103,9 @@ class Hub:
             member = self._leaving[0]
             if len(member.mailbox):
                 steps -= member.mailbox.discard(steps)
+                if not len(member.mailbox):
+                    # Behind those that still hold something.
+                    self._leaving.rotate(-1)
                 continue
             for _ in range(min(steps, len(member.topics))):
                 self._take_out(member, member.topics.pop())
@@ -130,9 +133,10 @@ class Hub:
         topic.shed()
 
     def learn(self, topic: Topic, owner: str, found: Event) -> None:
-        """Take over what a look has found of a pinned topic."""
+        """Take over what a look has found of a pinned topic; one that has ended meanwhile stays as it is."""
         topic.owner = owner
-        self._news(topic, found)
+        if not topic.ended:
+            self._news(topic, found)
 
     def knows(self, member: Member, topic: Topic) -> bool:
         """Say whether a topic's job is known, and one that this member may see."""
@@ -145,7 +149,8 @@ class Hub:
 
         ``after`` is the `seq` that it has seen: nothing is sent where that is the last, and not final.
         """
-        if not self.knows(member, topic):
+        if not self.knows(member, topic) or (topic.ended and not topic.final):
+            # Unknown, or gone since: nothing more would come.
             member.missing(topic.job_id)
             return
         assert topic.event is not None, "it is known"
@@ -175,8 +180,10 @@ class Hub:
         return topic is not None and topic.has(member.number)
 
     def note(self, member: Member, code: str, detail: str, job_id: str | None = None) -> None:
-        """Send a member an error."""
-        self._send(member, Note(text_message(problem(code, detail, job_id)), self.ledger))
+        """Send a member an error; one that has left is sent nothing, as nobody would let go of it."""
+        if member.open:
+            member.mailbox.put(Note(text_message(problem(code, detail, job_id)), self.ledger), Kind.EVENT)
+            self._pushed(member)
 
     def _heard(self, topic: Topic, event: Event | None) -> None:
         if topic.ended:
@@ -185,7 +192,9 @@ class Hub:
             self._news(topic, event)
             return
         for member in self._end(topic):
-            member.missing(topic.job_id)
+            if member.open:
+                member.missing(topic.job_id)
+        topic.shed()
 
     def _news(self, topic: Topic, event: Event) -> None:
         if topic.outdates(event):
@@ -199,32 +208,28 @@ class Hub:
                     self._put(member, topic, Kind.EVENT, grown)
             return
         for member in self._end(topic):
-            self._put(member, topic, Kind.RECORD if member.single else Kind.EVENT, grown)
+            # One may be crowded out by what another was sent.
+            if member.open:
+                self._put(member, topic, Kind.RECORD if member.single else Kind.EVENT, grown)
         topic.shed()
 
     def _end(self, topic: Topic) -> list[Member]:
         """End a topic and return the members that it had."""
-        topic.ended = True
-        topic.end()
-        self._topics.pop(topic.job_id, None)
+        topic.finish()
+        del self._topics[topic.job_id]
         members = []
         for number in topic.numbers:
             member = self._members[number]
             assert member is not None, "a number is free only when it is in no topic"
             member.jobs -= 1
-            self.registrations -= 1
-            if member.open:
-                members.append(member)
+            members.append(member)
+        self.registrations -= len(members)
         topic.numbers = []
         return members
 
     def _put(self, member: Member, topic: Topic, kind: Kind, grown: int) -> None:
         if member.mailbox.put(topic, kind, grown):
             self.coalesced += kind is Kind.EVENT
-        self._pushed(member)
-
-    def _send(self, member: Member, note: Note) -> None:
-        member.mailbox.put(note, Kind.EVENT)
         self._pushed(member)
 
     def _pushed(self, member: Member) -> None:
@@ -249,7 +254,6 @@ class Hub:
 
     def _let_go(self, topic: Topic) -> None:
         if topic.idle and not topic.ended:
-            topic.ended = True
-            topic.end()
+            topic.finish()
             del self._topics[topic.job_id]
             topic.shed()

@@ -4,14 +4,13 @@ The next chunk is for a client that has mostly read the last one: who subscribes
 mailbox, and waits.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from inferq.backoff import Backoff
 from inferq.errors import Unavailable
-from inferq.feed import Feed, snapshot
-from inferq.store import Owned
+from inferq.feed import Feed
 from notifier.closes import TOO_MANY
 from notifier.hub import Hub
 from notifier.requests import could_be_a_job
@@ -22,6 +21,12 @@ from notifier.turns import Turns
 CHUNK: Final = 256
 SLICE: Final = 32
 """For how many jobs a turn is taken."""
+MOST_REGISTRATIONS: Final = 10_000_000
+"""Jobs on connections, of all together: 180 MB."""
+MOST_JOBS_WATCHED: Final = 500_000
+"""Different ones, of all connections together: some 1.5 GB."""
+LOOKED_AT: Final = 64
+"""Records that are read at a time: less than a millisecond's work."""
 # While Redis is away the look is repeated; later ones are the feed's, after it has reconnected.
 LOOK_AGAIN_S: Final = 0.2
 LOOK_AGAIN_MOST_S: Final = 1.0
@@ -33,6 +38,12 @@ class Subscriptions:
     def __init__(self, feed: Feed, hub: Hub, *, most_jobs: int) -> None:
         self._feed, self._hub, self._most_jobs = feed, hub, most_jobs
         self.turns = Turns()
+        self._looking = asyncio.Lock()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether this process may watch no more; a chunk of each connection may go beyond."""
+        return self._hub.registrations >= MOST_REGISTRATIONS or len(self._hub) >= MOST_JOBS_WATCHED
 
     async def subscribe(self, session: Session, job_ids: Sequence[str], after: Mapping[str, int]) -> None:
         """Watch jobs; ``after`` says which `seq` of some the client has seen."""
@@ -44,6 +55,9 @@ class Subscriptions:
                 return
         for start in range(0, len(wanted), CHUNK):
             if not await session.room():
+                return
+            if self.crowded:
+                session.connection.close(TOO_MANY, "this process watches as many jobs as it may")
                 return
             await self._watch(session, wanted[start : start + CHUNK], after)
 
@@ -59,6 +73,8 @@ class Subscriptions:
         try:
             for start in range(0, len(job_ids), SLICE):
                 await self.turns.take(min(SLICE, len(job_ids) - start))
+                if not session.open:
+                    return
                 for job_id in job_ids[start : start + SLICE]:
                     if could_be_a_job(job_id):
                         topics.append(self._hub.pin(job_id))
@@ -70,47 +86,49 @@ class Subscriptions:
                 self._hub.unpin(topic)
 
     async def _join(self, session: Session, topics: Sequence[Topic], after: Mapping[str, int]) -> None:
-        # What is watched already and heard of needs no look, for as long as the feed misses nothing.
-        ready = self._feed.ready
-        known = [topic for topic in topics if ready and self._hub.knows(session, topic)]
-        unknown = [topic for topic in topics if not (ready and self._hub.knows(session, topic))]
-        await self._tell(session, known, [], after)
         backoff = Backoff(first_s=LOOK_AGAIN_S, most_s=LOOK_AGAIN_MOST_S)
-        while unknown and session.open:
+        left = dict.fromkeys(topics)
+        while left and session.open:
+            seen = [topic for topic in left if self._known(session, topic)]
             try:
-                found = await self._feed.look([topic.job_id for topic in unknown])
+                told = seen or await self._look(session, left)
             except Unavailable:
                 # An end that was heard is told all the same, where it is known that this client may see it.
-                ended = [topic for topic in unknown if topic.final and self._hub.knows(session, topic)]
-                unknown = [
-                    topic for topic in unknown if not (topic.final and self._hub.knows(session, topic))
-                ]
-                await self._tell(session, ended, [], after)
-                if unknown:
+                told = [topic for topic in left if topic.final and self._hub.knows(session, topic)]
+                if not told:
                     await session.pause(backoff.next_s())
-                continue
-            await self._tell(session, unknown, found, after)
-            return
+            await self._tell(session, told, after)
+            for topic in told:
+                del left[topic]
 
-    async def _tell(
-        self,
-        session: Session,
-        topics: Sequence[Topic],
-        found: Sequence[Owned | None],
-        after: Mapping[str, int],
-    ) -> None:
-        """Let a session watch topics, of which a look may have ``found`` something.
+    def _known(self, session: Session, topic: Topic) -> bool:
+        """Say whether a topic needs no look: it is heard of, for as long as the feed misses nothing."""
+        return self._feed.ready and self._hub.knows(session, topic)
+
+    async def _look(self, session: Session, topics: Iterable[Topic]) -> list[Topic]:
+        """Look at some of the topics that need it and return them; raises `Unavailable`.
+
+        One look is under way at a time: many clients that come at once, as after a restart, mostly want the same jobs,
+        and who waited finds them known.
+        """
+        async with self._looking:
+            # Whoever has left meanwhile costs no look.
+            asked = topics if session.open else ()
+            unknown = [topic for topic in asked if not self._known(session, topic)][:LOOKED_AT]
+            found = await self._feed.look([topic.job_id for topic in unknown]) if unknown else []
+            for topic, seen in zip(unknown, found, strict=True):
+                if seen is not None:
+                    self._hub.learn(topic, seen.owner, seen.event)
+        return unknown
+
+    async def _tell(self, session: Session, topics: Sequence[Topic], after: Mapping[str, int]) -> None:
+        """Let a session watch topics that were looked at.
 
         They are pinned, so what happens while the client reads is not lost.
         """
         for start in range(0, len(topics), SLICE):
             await self.turns.take(min(SLICE, len(topics) - start))
-            for topic, owned in zip_longest(
-                topics[start : start + SLICE], found[start : start + SLICE], fillvalue=None
-            ):
-                assert topic is not None, "nothing is found that was not looked for"
-                if owned is not None:
-                    self._hub.learn(topic, owned.owner, snapshot(owned.record))
+            for topic in topics[start : start + SLICE]:
                 # One record may fill a mailbox.
                 if not session.mailbox.roomy:
                     await session.room()

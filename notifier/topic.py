@@ -104,6 +104,12 @@ class Topic:
             self._wires[Kind.EVENT] = None
             self.shed()
 
+    def finish(self) -> None:
+        """Watch it no more. The feed's watcher refers to the topic, so it is let go: a cycle is collected late."""
+        self.ended = True
+        end, self.end = self.end, _nothing
+        end()
+
     def shed(self) -> None:
         """Let go of the record once nobody can ask for it: a member may refer to what has ended for a while."""
         if self.ended and not self._holders and not self.pins:

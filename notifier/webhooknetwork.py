@@ -15,10 +15,13 @@ from typing import Final
 import httpcore
 
 from inferq.webhooks.guard import Address, Hosts, literal
+from notifier.webhookstream import MeteredStream
 
 CONNECT_S: Final = 3.0
 MOST_ADDRESSES: Final = 4
-MOST_LOOKUPS: Final = 64
+# A lookup may hang for half a minute, three times as long as the try that wants it; the tries of one caller's names,
+# half of all that there may be, leave room here for others.
+MOST_LOOKUPS: Final = 256
 
 Resolve = Callable[[str, int], Iterable[str]]
 """Returns a name's addresses; blocks, and raises OSError."""
@@ -77,17 +80,24 @@ class Lookups:
                 answer.set_exception(LookupFailed())
 
         def look() -> None:
+            found = None
             try:
                 # A scope is no part of an address that others could reach.
                 found = [
                     ip_address(one.partition("%")[0]) for one in dict.fromkeys(self._resolve(host, port))
                 ]
             except (OSError, ValueError):
-                found = None
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(partial(settle, found))
+                pass
+            finally:
+                # Whatever happened: a name whose lookup never ended would never be looked up again.
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(partial(settle, found))
 
-        threading.Thread(target=look, name="webhook-lookup", daemon=True).start()
+        try:
+            threading.Thread(target=look, name="webhook-lookup", daemon=True).start()
+        except RuntimeError:
+            # The system has no thread left.
+            settle(None)
         return answer
 
 
@@ -113,8 +123,10 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         failed: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
         for address in addresses[:MOST_ADDRESSES]:
             try:
-                return await self._network.connect_tcp(
-                    str(address), port, timeout=CONNECT_S, socket_options=socket_options
+                return MeteredStream(
+                    await self._network.connect_tcp(
+                        str(address), port, timeout=CONNECT_S, socket_options=socket_options
+                    )
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failed = error

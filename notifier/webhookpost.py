@@ -20,7 +20,9 @@ from notifier.webhookplan import Outcome, Tried, answered
 TRY_S: Final = 10.0
 DRAIN_S: Final = 1.0
 MOST_BODY_BYTES: Final = 4096
-MOST_CONNECTIONS: Final = 128
+MOST_PIECES: Final = 64
+# More than there are tries at a time.
+MOST_CONNECTIONS: Final = 160
 MOST_IDLE: Final = 32
 # Less than servers usually keep a connection, so that none is closed from both sides at once.
 IDLE_S: Final = 2.0
@@ -99,12 +101,13 @@ def _is_tls(error: BaseException | None) -> bool:
 
 async def _drain(response: httpcore.Response) -> None:
     """Read a short body, so that the connection can be used again; whatever else it is ends the connection."""
-    read_bytes = 0
+    read_bytes = pieces = 0
     try:
         async with asyncio.timeout(DRAIN_S):
-            async for chunk in response.aiter_stream():
-                read_bytes += len(chunk)
-                if read_bytes > MOST_BODY_BYTES:
+            async for piece in response.aiter_stream():
+                read_bytes += len(piece)
+                pieces += 1
+                if read_bytes > MOST_BODY_BYTES or pieces > MOST_PIECES:
                     break
     except (TimeoutError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError):
         pass

@@ -30,9 +30,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How many tries there are at a time, and how long one is this sender's own: longer than it takes to settle."""
+    """How many tries there are at a time, and how long one is this sender's own: longer than it takes to settle.
 
-    most: int = 64
+    An owner who is alone has half of them: the other half is for whoever comes.
+    """
+
+    most: int = 128
     of_host: int = 8
     of_silent: int = 2
     lease_s: float = TRY_S + 5.0
@@ -98,6 +101,9 @@ class Sender:
                         self._left = claimed.left
                         if claimed.next_ms is not None:
                             wait_s = min(wait_s, claimed.next_ms / 1000)
+                        elif claimed.left and not self._tries:
+                            # Only what has outlived its time was found, and more of it may stand before what has not.
+                            wait_s = 0
                 else:
                     self._left = True
                 await self._rest(wait_s)
@@ -124,6 +130,7 @@ class Sender:
             most=self._shares.room,
             share=self._shares.of_host,
             free=self._shares.free(),
+            under_way=self._shares.owners(),
         )
         loop = asyncio.get_running_loop()
         self._clock_ms = claimed.now_ms - loop.time() * 1000
@@ -131,7 +138,7 @@ class Sender:
         self._failed.set(claimed.failed)
         until_s = loop.time() + self._lease_s
         for due in claimed.due:
-            self._shares.begin(due.host)
+            self._shares.begin(due.owner, due.host)
             task = group.create_task(self._one(due, claim, until_s), name="webhook")
             self._tries.add(task)
             task.add_done_callback(self._tries.discard)
@@ -145,7 +152,7 @@ class Sender:
             # A fault of ours in one webhook; the others are still to be sent.
             _log.error("webhooks.fault", job_id=due.job_id, exc_info=error)
         finally:
-            self._shares.end(due.host, answered=tried.answered)
+            self._shares.end(due.owner, due.host, answered=tried.answered)
             if self._left:
                 self.wake()
         decision = decide(
@@ -175,7 +182,7 @@ class Sender:
         while True:
             try:
                 mine = await self._outbox.settle(
-                    due.job_id,
+                    due,
                     claim,
                     decision.state,
                     due_ms=decision.due_ms,

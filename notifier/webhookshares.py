@@ -12,11 +12,15 @@ MOST_SILENT: Final = 128
 
 
 class Shares:
-    """Counts tries: at most ``most``, ``of_host`` of one host, ``of_silent`` of one that did not answer."""
+    """Counts tries: at most ``most``, ``of_host`` of one host, ``of_silent`` of one that did not answer.
+
+    How many an owner may have depends on what others want: who knows that is told of the tries by `owners`.
+    """
 
     def __init__(self, *, most: int, of_host: int, of_silent: int) -> None:
         self._most, self._of_host, self._of_silent = most, of_host, of_silent
         self._under_way: Counter[str] = Counter()
+        self._owners: Counter[str] = Counter()
         self._silent: dict[str, None] = {}
 
     @property
@@ -41,15 +45,21 @@ class Shares:
             for host in {**self._silent, **self._under_way}
         }
 
-    def begin(self, host: str) -> None:
+    def owners(self) -> Mapping[str, int]:
+        """How many tries of each owner are under way; none of one without any."""
+        return dict(self._owners)
+
+    def begin(self, owner: str, host: str) -> None:
         """A try begins."""
         self._under_way[host] += 1
+        self._owners[owner] += 1
 
-    def end(self, host: str, *, answered: bool) -> None:
+    def end(self, owner: str, host: str, *, answered: bool) -> None:
         """A try has ended."""
-        self._under_way[host] -= 1
-        if not self._under_way[host]:
-            del self._under_way[host]
+        for tries, name in ((self._under_way, host), (self._owners, owner)):
+            tries[name] -= 1
+            if not tries[name]:
+                del tries[name]
         self._silent.pop(host, None)
         if not answered:
             self._silent[host] = None

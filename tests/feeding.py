@@ -53,6 +53,19 @@ async def created(streams: Deployment) -> Origin:
     return origin
 
 
+FOREIGN = {"owner": b"\xff", "due_ms": b"soon", "seq": b"[", "status": b"asleep", "text": b""}
+"""What a field of a record may hold that somebody else has written; `text` is a record that is no hash."""
+
+
+async def make_foreign(streams: Deployment, job_id: str, kind: str) -> None:
+    """Spoil a record, in one of the ways of `FOREIGN`."""
+    key = streams.names.job(job_id)
+    if kind == "text":
+        await streams.redis.set(key, "text")
+    else:
+        await streams.redis.hset(key, kind, FOREIGN[kind])
+
+
 class Hooked(Store):
     """A store that tells a test of each read before it is made, and of what it brought."""
 

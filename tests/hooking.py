@@ -24,6 +24,7 @@ from tests.support import eventually
 
 MASTER = spelled(bytes(range(32)))
 SECRET = secret_of(MASTER, "")
+NEW = {"state": "pending", "attempts": 0, "last_status": None, "last_error": None, "next_at": None}
 
 
 def hooked(streams: Deployment, url: str, owner: str = "") -> Origin:
@@ -51,6 +52,11 @@ async def many_ended(streams: Deployment, url: str, jobs: int, owner: str = "") 
 async def webhook_of(streams: Deployment, job_id: str) -> Any:
     """What a job's record says of its webhook."""
     return (await streams.record(job_id))["webhook"]
+
+
+async def none_left(streams: Deployment) -> bool:
+    """Say whether every webhook has come to its end."""
+    return await Outbox(streams.redis, streams.names).pending() == 0
 
 
 async def becomes(streams: Deployment, job_id: str, state: str, timeout_s: float = 10.0) -> Any:

@@ -75,9 +75,10 @@ async def notifying(
     )
     port = free_port()
     listener = listen(LOOPBACK, port, setting="the notifier's port")
-    if send_bytes:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     await notifier.serve(listener)
+    if send_bytes:
+        # In place of what the notifier has set; the sockets that it accepts inherit it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     try:
         await eventually(lambda: feed.ready, what="the subscription")
         yield Running(port=port, feed=feed, metrics=metrics, notifier=notifier)

@@ -4,29 +4,16 @@ A line is a text, or with `--input-json` an object whose fields are the API's. W
 options say for all. A line that cannot be sent is refused here, in its place, as the API would refuse it.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
+
+from inferq.sdk.batches import Options
 
 INVALID: Final = "invalid_request"
 # As much as the API takes in one request; what is longer is cut where it is read.
 LONGEST_LINE_BYTES: Final = 65_536
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is asked for every text that does not ask for itself; None leaves it to the API."""
-
-    model: str | None = None
-    priority: str | None = None
-    deadline_ms: int | None = None
-    webhook: str | None = None
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What is asked, by name."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +63,7 @@ def from_json(line: str, options: Options) -> Asked | Unreadable:
             model=found.model or options.model,
             priority=found.priority or options.priority,
             deadline_ms=options.deadline_ms if found.deadline_ms is None else found.deadline_ms,
-            webhook=found.webhook or options.webhook,
+            webhook=options.webhook if found.webhook is None else found.webhook,
         ),
     )
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import typer
 
-from inferq.cli.asked import Asked, Options
+from inferq.cli.asked import Asked
 from inferq.cli.deployment import Endpoint
 from inferq.cli.flags import with_settings
 from inferq.cli.outcomes import Outcome
@@ -23,6 +23,7 @@ from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError
 from inferq.local import RABBITMQ, LocalPipeline
 from inferq.ports import LOOPBACK
+from inferq.sdk.batches import Options
 from inferq.settings import Settings, load, with_values
 
 SENTENCES: Final = (

@@ -38,7 +38,7 @@ def sources(texts: Sequence[str], files: Sequence[str]) -> list[Source]:
     """Return where texts come from: the arguments first, `-` among them for standard input, then files in order.
 
     Raises:
-        OperatorError: a file cannot be opened, or standard input is named twice.
+        OperatorError: a file cannot be opened, or standard input is closed or named twice.
     """
     if [*texts, *files].count(STDIN) > 1:
         raise OperatorError("standard input can be read once only: give `-` once")
@@ -82,6 +82,8 @@ async def count(found: Sequence[Source]) -> int:
 
 
 def _stdin() -> Source:
+    if sys.stdin is None:
+        raise OperatorError("standard input is closed: give --file, or texts")
     return Source(descriptor=sys.stdin.fileno(), name="standard input")
 
 

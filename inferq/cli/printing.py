@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from inferq.cli.daemon import beside
-from inferq.cli.terminal import Progress
+from inferq.cli.terminal import Progress, on_terminal
 from inferq.errors import OperatorError
 
 
@@ -20,7 +20,7 @@ class Printer:
 
     def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor, self._name = descriptor, name
-        self._terminal = not name and sys.stdout.isatty()
+        self._terminal = not name and on_terminal()
 
     async def lines(self, lines: Sequence[str], progress: Progress | None = None) -> None:
         """Write lines, above what ``progress`` shows on the same terminal.
@@ -53,6 +53,8 @@ class Printer:
 def printer(file: Path | None) -> Iterator[Printer]:
     """Make a printer to a file, whose content is replaced, else to standard output; raises OperatorError."""
     if file is None:
+        if sys.stdout is None:
+            raise OperatorError("standard output is closed: give --out FILE, or /dev/null")
         sys.stdout.flush()
         yield Printer(sys.stdout.fileno(), "")
         return

@@ -9,9 +9,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from inferq.cli.asked import INVALID, Asked, Options, Unreadable
+from inferq.cli.asked import INVALID, Asked, Unreadable
 from inferq.cli.outcomes import Fault, Outcome, shown
 from inferq.cli.window import Window
+from inferq.sdk.batches import Options
 
 if TYPE_CHECKING:
     from inferq import AsyncClient, Job, Record
@@ -172,14 +173,5 @@ def lost(kept: Outcome, fault: Fault) -> Outcome:
 
 
 def fault_of(error: "ClientError") -> Fault:
-    """Return what an error says, without the place that a text happened to have in its request."""
-    faults = [(fault.pointer, fault.detail) for fault in getattr(error, "errors", ())]
-    named = "; ".join(f"{_in_text(pointer)} {detail}".strip() for pointer, detail in faults)
-    return Fault(code=error.code, detail=named or error.detail)
-
-
-def _in_text(pointer: str) -> str:
-    parts = pointer.split("/", 3)
-    if len(parts) > 2 and parts[1] == "inputs":
-        return f"/{parts[3]}" if len(parts) > 3 else ""
-    return pointer
+    """Return what an error says."""
+    return Fault(code=error.code, detail=error.detail)

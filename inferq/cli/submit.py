@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from inferq.cli.asked import Options, from_json, from_text
+from inferq.cli.asked import from_json, from_text
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import KeyFile, State, Url
 from inferq.cli.headway import Headway
@@ -21,6 +21,7 @@ from inferq.cli.running import INTERRUPTED
 from inferq.cli.terminal import bar, progress, run
 from inferq.errors import OperatorError
 from inferq.jobs import Priority
+from inferq.sdk.batches import Options
 
 if TYPE_CHECKING:
     from inferq.cli.sending import Items, Sending
@@ -158,5 +159,9 @@ def _left(kept: "Sequence[Sending]") -> str:
     if not kept:
         return ""
     sending = kept[0]
-    unsure = f", and {sending.submitting:,} more may have become jobs" if sending.submitting else ""
-    return f": {sending.unprinted:,} submitted jobs were not printed and still run{unsure}"
+    left = []
+    if sending.unprinted:
+        left.append(f"{sending.unprinted:,} submitted jobs were not printed and still run")
+    if sending.submitting:
+        left.append(f"{sending.submitting:,} more may have become jobs")
+    return f": {', and '.join(left)}" if left else ""

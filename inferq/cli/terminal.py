@@ -20,11 +20,14 @@ PLAIN_WIDTH: Final = 120
 BAR_WIDTH: Final = 30
 
 
+def on_terminal() -> bool:
+    """Say whether standard output is a terminal; it may be closed altogether."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def output() -> Console:
     """Make the console of standard output; without a terminal its tables are 120 wide."""
-    return Console(
-        highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH
-    )
+    return Console(highlight=False, markup=False, emoji=False, width=None if on_terminal() else PLAIN_WIDTH)
 
 
 def notices() -> Console:
@@ -45,7 +48,7 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Write one line to standard output."""
-        if sys.stdout.isatty():
+        if on_terminal():
             self._console.print(Text(text), soft_wrap=True)
         else:
             typer.echo(text)
@@ -55,7 +58,7 @@ class Progress:
 def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
     """Show a spinner while something takes time; ``quiet`` leaves it out, as for somebody who types."""
     # On the console of the results where that is a terminal, so that they and the spinner do not mix.
-    console = output() if sys.stdout.isatty() else notices()
+    console = output() if on_terminal() else notices()
     spinner = Spinner("dots", Text(printable(text)))
     if quiet or not console.is_terminal:
         yield Progress(spinner, console, watched=False)

@@ -15,7 +15,7 @@ from inferq.errors import OperatorError
 from inferq.keyring import count_keys
 from inferq.local import LocalPipeline, Urls
 from inferq.runfile import default_state_dir
-from inferq.settings import Settings, load, unknown, with_values
+from inferq.settings import Settings, exposed, load, unknown, with_values
 
 
 class Ports(StrEnum):
@@ -45,6 +45,8 @@ def up(
     log = LogLines()
     for variable in unknown(os.environ):
         log.say(f"{variable} is no setting and changes nothing; `inferq config` lists those that are")
+    for warning in exposed(flags):
+        log.say(warning)
     # A file that cannot be used is known before anything runs.
     keys = count_keys(settings.api_keys)
     prepare_model(settings, log.say)

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -14,7 +15,7 @@ from inferq.sdk.http import Http
 from inferq.sdk.polling import POLLS_AT_ONCE
 from inferq.sdk.reads import Reads
 from inferq.sdk.records import Record
-from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of
+from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of, several
 from inferq.sdk.streaming import One, Stream, within
 from inferq.sdk.submitting import Submitting
 from inferq.sdk.watching import Watching
@@ -132,8 +133,8 @@ class AsyncClient:
         """Submit texts, 256 a request, and return for each in order its job or why it became none.
 
         Each text is judged by itself; those that are refused for load alone are tried again, until nothing of the
-        call has been accepted for ``timeout_s``. The options are those of `submit`, the same for all; from an
-        idempotency key one is made for each request, so the same call with the same key finds the same jobs.
+        call has been accepted for ``timeout_s``, leaving out while texts are slow to come. The options are those of
+        `submit`, the same for all; of an idempotency key one is made for each request, so the same call finds its jobs.
 
         Example:
             >>> async def main():
@@ -239,29 +240,10 @@ class AsyncClient:
             WaitTimeout: ``timeout_s`` have passed since the first step; what had come before was yielded.
             KeyRefused, Unreachable: as `wait`.
         """
-        begun_s = time.monotonic()
         stream = await self.make_stream(updates=updates)
-        feeding: asyncio.Task[None] | None = None
-        given: Iterator[Job | str] = iter(())
-        if isinstance(jobs, AsyncIterable):
-            feeding = asyncio.create_task(stream.feed(jobs), name="inferq-feed")
-        else:
-            given = iter(jobs)
-        try:
-            more = feeding is None
-            while True:
-                more = more and stream.fill(given)
-                left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun_s))
-                records = await within(left_s, stream.take(), timeout_s)
-                if not records:
-                    return
-                for record in records:
-                    yield record
-        finally:
-            stream.close()
-            if feeding is not None:
-                feeding.cancel()
-                await asyncio.wait([feeding])
+        async with aclosing(stream.records(several(jobs, "jobs"), timeout_s)) as records:
+            async for record in records:
+                yield record
 
     async def make_stream(self, *, updates: bool) -> Stream:
         """Return the stream that `stream` reads from, for those who feed it by themselves."""

@@ -1,7 +1,7 @@
 """How texts are put together to requests: bodies, and batches of them. Pure.
 
-A batch holds at most 256 inputs, and fewer where their bytes would be too many together. A text that is too long by
-itself travels alone, so that its refusal is its own.
+A batch holds at most 256 inputs, and fewer where their bytes would be too many together. What is larger than any
+request may be is refused here: the API hangs up on such a body, which cannot be told from a connection that broke.
 """
 
 import json
@@ -9,9 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
+from inferq.sdk.errors import BadRequest
+
 MOST_INPUTS: Final = 256
 # Half of what the API takes.
 MOST_BYTES: Final = 4 * 1024 * 1024
+# What the API takes of one text with all that is asked for it.
+MOST_BODY_BYTES: Final = 64 * 1024
 _LONGEST_KEY: Final = 255
 
 _encode = msgspec.json.Encoder().encode
@@ -32,15 +36,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def body_of(text: str, fields: dict[str, Any]) -> bytes:
-    """Return the body of a submit; raises TypeError when the text is no string."""
+    """Return the body of a submit.
+
+    Raises:
+        TypeError: the text is no string.
+        BadRequest: the body is larger than the API takes.
+    """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a string, not {type(text).__name__}")
     body = {"text": text, **fields}
     try:
-        return _encode(body)
+        encoded = _encode(body)
     except UnicodeEncodeError:
         # Half a character: the API shall judge it, as everything else.
-        return json.dumps(body).encode()
+        encoded = json.dumps(body).encode()
+    if len(encoded) > MOST_BODY_BYTES:
+        detail = f"the text makes a request of more than {MOST_BODY_BYTES:,} bytes"
+        raise BadRequest("body_too_large", detail, status=413)
+    return encoded
 
 
 def join(bodies: list[bytes]) -> bytes:
@@ -52,17 +65,21 @@ class Batch:
     """A batch in the making."""
 
     def __init__(self) -> None:
-        self.bodies: list[bytes] = []
+        self.bodies: list[bytes | BadRequest] = []
         self._bytes = 0
 
-    def takes(self, body: bytes) -> bool:
-        """Say whether there is room for one more."""
-        return not self.bodies or (len(self.bodies) < MOST_INPUTS and self._bytes + len(body) <= MOST_BYTES)
+    def takes(self, body: bytes | BadRequest) -> bool:
+        """Say whether there is room for one more; what is refused already keeps its place and has no bytes."""
+        return len(self.bodies) < MOST_INPUTS and self._bytes + _size(body) <= MOST_BYTES
 
-    def add(self, body: bytes) -> None:
+    def add(self, body: bytes | BadRequest) -> None:
         """Take one more."""
         self.bodies.append(body)
-        self._bytes += len(body) + 1
+        self._bytes += _size(body)
+
+
+def _size(body: bytes | BadRequest) -> int:
+    return len(body) + 1 if isinstance(body, bytes) else 0
 
 
 def check_key(key: str, *, many: bool = False) -> str:

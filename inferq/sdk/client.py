@@ -2,14 +2,14 @@
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
 from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient, PriorityName
 from inferq.sdk.loopthread import LoopThread
 from inferq.sdk.records import Record
-from inferq.sdk.shapes import Job, Refusal, Result
+from inferq.sdk.shapes import Job, Refusal, Result, several
 from inferq.sdk.streaming import within
 
 # Jobs that go to the other thread together.
@@ -20,7 +20,8 @@ class Client:
     """A client of one deployment, for any number of threads: an `AsyncClient` on a thread of its own.
 
     The arguments are those of `AsyncClient`, and so is what the methods do and raise. Use it as a context manager, or
-    `close` it. It works where an event loop runs already, such as in a notebook, but blocks it.
+    `close` it. It works where an event loop runs already, such as in a notebook, but blocks it. A forked process
+    cannot use its parent's: it makes its own.
 
     Example:
         >>> import inferq
@@ -120,7 +121,7 @@ class Client:
         return self._thread.call(
             self._client.submit_many(
                 # Here, since what they come from may use this client.
-                list(texts),
+                list(several(texts, "texts")),
                 model=model,
                 deadline_ms=deadline_ms,
                 priority=priority,
@@ -177,7 +178,7 @@ class Client:
 
     def stream(
         self, jobs: Iterable[Job | str], *, updates: bool = False, timeout_s: float | None = None
-    ) -> Iterator[Record]:
+    ) -> Generator[Record, None, None]:
         """Yield each job's final record as it comes; see `AsyncClient.stream`.
 
         The jobs are taken from ``jobs`` on the caller's thread, so they may come from a generator that submits.
@@ -188,10 +189,10 @@ class Client:
             ...     sorted(record.result["label"] for record in client.stream(jobs))
             ['NEGATIVE', 'POSITIVE']
         """
+        given, more = iter(several(jobs, "jobs")), True
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         stream = self._thread.call(self._client.make_stream(updates=updates))
         try:
-            given, more = iter(jobs), True
             while True:
                 room = min(stream.room, _AT_ONCE)
                 taken: list[Job | str] = []

@@ -22,13 +22,13 @@
         │   ├── JobCancelled        cancelled
         │   └── JobExpired          expired
         ├── WaitTimeout             the time that the caller gave has passed (a TimeoutError, too)
-        └── ClientClosed            the client was closed, or is used from another event loop
+        └── ClientClosed            the client was closed, or is that of another event loop or process
 
 A refusal is raised after the client has tried again for as long as it may. No text of these holds a key or an input.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from inferq.errors import FieldError, InferqError
 from inferq.jobs import Status
@@ -41,6 +41,17 @@ class ClientError(InferqError):
     def __init__(self, code: str, detail: str, *, job_id: str | None = None) -> None:
         super().__init__(f"{code}: {detail}")
         self.code, self.detail, self.job_id = code, detail, job_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew from its text alone, as exceptions are, it would break the process pool that it comes out of.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[ClientError], args: tuple[Any, ...], state: dict[str, Any]) -> ClientError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class RequestRefused(ClientError):
@@ -147,7 +158,7 @@ class WaitTimeout(ClientError, TimeoutError):
 
 
 class ClientClosed(ClientError):
-    """The client was closed, or is used from another event loop than its own."""
+    """The client was closed, or is that of another event loop or process."""
 
     def __init__(self, detail: str = "the client is closed") -> None:
         super().__init__("closed", detail)

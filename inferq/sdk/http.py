@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from inferq.addresses import LOOPBACK
 from inferq.sdk import answers
 from inferq.sdk.errors import ClientClosed, ClientError, RequestRefused, Unreachable
 from inferq.sdk.fates import host_of
 from inferq.sdk.patience import Patience, Retries
-from inferq.settings import LOOPBACK
 
 REQUEST_TIMEOUT_S: Final = 10.0
 # A try at the end of one's patience gets at least this long.

@@ -1,9 +1,11 @@
 """An event loop on a thread of its own, for those who have none.
 
-The thread starts with the first call. It is a daemon: a program that forgets to close its client still ends.
+The thread starts with the first call. It is a daemon: a program that forgets to close its client still ends. A forked
+process has no copy of it, and shares its sockets with its parent, so there it is as if it were closed.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError
@@ -23,22 +25,31 @@ class LoopThread:
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = 0
         self._closed = False
 
     @property
     def runs(self) -> bool:
         """Whether there is a thread to end."""
-        return self._thread is not None and not self._closed
+        return self._thread is not None and not self._closed and not self._forked
+
+    @property
+    def _forked(self) -> bool:
+        return self._thread is not None and self._process != os.getpid()
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine to its end; a caller that is interrupted cancels it.
 
         Raises:
-            ClientClosed: the thread was closed, before or meanwhile.
+            ClientClosed: the thread was closed, before or meanwhile, or is another process's.
         """
         try:
             if threading.current_thread() is self._thread:
                 raise RuntimeError("a blocking client cannot be called from its own thread")
+            if self._forked:
+                raise ClientClosed(
+                    "the client is that of the process that this one was forked from: make another"
+                )
             with self._guard:
                 future = asyncio.run_coroutine_threadsafe(work, self._running())
         except BaseException:
@@ -55,7 +66,7 @@ class LoopThread:
     def post(self, action: Callable[[], None]) -> None:
         """Have something done on the loop, without waiting for it; whoever is closed already has nothing to do."""
         with suppress(RuntimeError):
-            if self._loop is not None:
+            if self._loop is not None and not self._forked:
                 self._loop.call_soon_threadsafe(action)
 
     def close(self, *, wait: bool = True) -> None:
@@ -63,6 +74,9 @@ class LoopThread:
 
         Without ``wait`` it ends soon: the garbage collector may come by on any thread, even this one.
         """
+        if self._forked:
+            # The lock may be one that was held in the parent.
+            return
         with self._guard:
             runs, self._closed = self.runs, True
         if runs and self._loop is not None and self._thread is not None:
@@ -78,6 +92,7 @@ class LoopThread:
             self._thread = threading.Thread(
                 target=_run, args=(self._loop, self._last), name=self._name, daemon=True
             )
+            self._process = os.getpid()
             self._thread.start()
         return self._loop
 

@@ -11,14 +11,16 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
+from inferq.addresses import LOOPBACK
 from inferq.backoff import Backoff
 from inferq.sdk.fates import Fate, fate_of
-from inferq.settings import LOOPBACK
 
 MOST_MESSAGE_BYTES: Final = 1024 * 1024
 OPEN_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 1.0
-PING_EVERY_S: Final = 20.0
+# A notifier that hangs, or a network that swallows everything, is noticed by their sum.
+PING_EVERY_S: Final = 10.0
+PING_TIMEOUT_S: Final = 5.0
 LATER_S: Final = 30.0
 _AGAIN_MOST_S: Final = 5.0
 # A connection that lasted so long has proved itself; one that ends at once is tried less and less often.
@@ -89,7 +91,7 @@ class PushLink:
                 open_timeout=OPEN_TIMEOUT_S,
                 close_timeout=CLOSE_TIMEOUT_S,
                 ping_interval=PING_EVERY_S,
-                ping_timeout=PING_EVERY_S,
+                ping_timeout=PING_TIMEOUT_S,
                 **options,
             ) as socket:
                 self._owner.connected()

@@ -4,14 +4,14 @@ All are frozen.
 """
 
 import re
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from inferq import jobs
 from inferq.jobs import Status, Timings
 from inferq.sdk.errors import ClientError, JobFailed, JobNotFound, of_record
-from inferq.sdk.records import Record
+from inferq.sdk.records import Record, told
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     timings: Timings | None
     record: Record
 
+    def __repr__(self) -> str:
+        return told(self)
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = ("label", "score", "scores", "truncated", "cached", "job_id")
+        return [(name, getattr(self, name)) for name in shown]
+
+
+_Items = TypeVar("_Items")
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{0,99}[A-Za-z0-9_:-]")
 
 
@@ -77,6 +85,13 @@ def result_of(record: Record) -> Result:
         timings=record.timings_ms,
         record=record,
     )
+
+
+def several(items: _Items, what: str) -> _Items:
+    """Return what is to be iterated over; raises TypeError for a string, whose characters nobody means."""
+    if isinstance(items, str):
+        raise TypeError(f"{what} must be several, not one string: put it into a list")
+    return items
 
 
 def id_of(job: Job | str) -> str:

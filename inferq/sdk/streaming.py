@@ -4,7 +4,8 @@ At most `WINDOW` jobs are waited for or have a record that nobody has taken yet;
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from inferq.sdk.errors import ClientError, JobNotFound, WaitTimeout
@@ -24,7 +25,8 @@ class Stream:
 
     def __init__(self, watching: Watching, *, updates: bool) -> None:
         self._watching, self.updates, self._window = watching, updates, WINDOW
-        self._waiting: set[str] = set()
+        # And the last `seq` that came of each: another stream of the same job may have it told again.
+        self._waiting: dict[str, int] = {}
         self._ready: dict[str, Record] = {}
         # Final records that nobody has taken; an update is one of a job that is still waited for.
         self._ended = 0
@@ -48,7 +50,7 @@ class Stream:
         for job in jobs:
             job_id = id_of(job)
             if job_id not in self._waiting:
-                self._waiting.add(job_id)
+                self._waiting[job_id] = 0
                 self._watching.add(job, job_id, self)
 
     def fill(self, jobs: Iterator[Job | str]) -> bool:
@@ -83,6 +85,33 @@ class Stream:
             self.finish()
         return await self.take() if wait or self.ready else []
 
+    async def records(
+        self, jobs: Iterable[Job | str] | AsyncIterable[Job | str], timeout_s: float | None
+    ) -> AsyncGenerator[Record, None]:
+        """Yield what becomes of jobs, and close the stream after that; raises as `take`, and `WaitTimeout`."""
+        begun_s = time.monotonic()
+        feeding: asyncio.Task[None] | None = None
+        given: Iterator[Job | str] = iter(())
+        if isinstance(jobs, AsyncIterable):
+            feeding = asyncio.create_task(self.feed(jobs), name="inferq-feed")
+        else:
+            given = iter(jobs)
+        try:
+            more = feeding is None
+            while True:
+                more = more and self.fill(given)
+                left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun_s))
+                records = await within(left_s, self.take(), timeout_s)
+                if not records:
+                    return
+                for record in records:
+                    yield record
+        finally:
+            self.close()
+            if feeding is not None:
+                feeding.cancel()
+                await asyncio.wait([feeding])
+
     def finish(self) -> None:
         """No more will be added."""
         self._finished = True
@@ -110,23 +139,27 @@ class Stream:
 
     def close(self) -> None:
         """Wait for nothing any more."""
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for job_id in waiting:
             self._watching.remove(job_id, self)
         self._ready.clear()
 
     def got(self, record: Record) -> None:
         """Take a record; a later one of the same job takes the place of the one that nobody has taken yet."""
-        before = self._ready.get(record.job_id)
-        self._ready[record.job_id] = record
         if record.final:
-            self._waiting.discard(record.job_id)
+            before = self._ready.get(record.job_id)
             self._ended += before is None or not before.final
+            self._waiting.pop(record.job_id, None)
+        elif record.seq > self._waiting.get(record.job_id, 0):
+            self._waiting[record.job_id] = record.seq
+        else:
+            return
+        self._ready[record.job_id] = record
         self._changed.set()
 
     def failed(self, job_id: str, error: BaseException) -> None:
         """Take note of a job that is not there; any other error ends the stream."""
-        self._waiting.discard(job_id)
+        self._waiting.pop(job_id, None)
         if not isinstance(error, JobNotFound):
             self._error = error
         elif len(self._missing) < MOST_MISSING:
@@ -135,7 +168,7 @@ class Stream:
 
     def _lost(self) -> JobNotFound:
         more = len(self._missing) - 1
-        others = f", and for {more} others" if more else ""
+        others = f", and for {more} {'other' if more == 1 else 'others'}" if more else ""
         if len(self._missing) == MOST_MISSING:
             others = ", and for many others"
         detail = f"there is no record for {self._missing[0]}{others}"

@@ -13,10 +13,10 @@ from typing import Final, TypeVar
 from inferq.errors import first_of
 from inferq.sdk import answers
 from inferq.sdk.batches import Batch, Options, body_of, check_key, join, key_of
-from inferq.sdk.errors import ClientError, QuotaExceeded, RequestRefused, Unreachable
+from inferq.sdk.errors import BadRequest, ClientError, QuotaExceeded, RequestRefused, Unreachable
 from inferq.sdk.http import Http, refusal_of
 from inferq.sdk.patience import Patience, Retries
-from inferq.sdk.shapes import Job, Refusal
+from inferq.sdk.shapes import Job, Refusal, several
 
 # More would wait at the server, whose room for bodies is bounded.
 BATCHES_AT_ONCE: Final = 4
@@ -53,11 +53,23 @@ class Submitting:
         patience = Patience(self._timeout_s, time.monotonic())
         try:
             async with asyncio.TaskGroup() as group:
-                number = 0
+                number, running, gave_up = 0, set[asyncio.Task[bool]](), False
+
+                def ended(task: asyncio.Task[bool]) -> None:
+                    nonlocal gave_up
+                    self._batch_slots.release()
+                    running.discard(task)
+                    gave_up = gave_up or task.cancelled() or task.exception() is not None or task.result()
+
                 async for bodies in _batches(texts, options):
                     await self._batch_slots.acquire()
+                    if not running and not gave_up:
+                        # Nobody had anything to accept while the texts were slow to come.
+                        patience.renew(time.monotonic())
                     call = _Call(self._http, bodies, outcomes, patience, key, number)
-                    group.create_task(call.run()).add_done_callback(lambda _: self._batch_slots.release())
+                    task = group.create_task(call.run())
+                    running.add(task)
+                    task.add_done_callback(ended)
                     number += 1
         except BaseExceptionGroup as errors:
             raise first_of(errors) from None
@@ -68,16 +80,31 @@ class _Call:
     """One batch of a call, until each of its inputs has become something."""
 
     def __init__(
-        self, http: Http, bodies: list[bytes], outcomes: Outcomes, patience: Patience, key: str, number: int
+        self,
+        http: Http,
+        bodies: list[bytes | BadRequest],
+        outcomes: Outcomes,
+        patience: Patience,
+        key: str,
+        number: int,
     ) -> None:
-        self._http, self._bodies, self._outcomes = http, bodies, outcomes
+        self._http, self._outcomes = http, outcomes
         self._patience, self._key, self._number = patience, key, number
         self._first = len(outcomes)
         outcomes.extend([None] * len(bodies))
+        self._bodies: dict[int, bytes] = {}
+        for index, body in enumerate(bodies):
+            if isinstance(body, BadRequest):
+                self._settle(index, body)
+            else:
+                self._bodies[index] = body
 
-    async def run(self) -> None:
-        """Send, and send again what may pass later; what the key's quota does not let pass at once goes in parts."""
-        left = list(range(len(self._bodies)))
+    async def run(self) -> bool:
+        """Send, and send again what may pass later; returns whether patience ended before everything was settled.
+
+        What the key's quota does not let pass at once goes in parts.
+        """
+        left = list(self._bodies)
         retries, tries, most = Retries(self._patience), 0, len(left)
         while left:
             part, rest = left[:most], left[most:]
@@ -98,8 +125,9 @@ class _Call:
             if wait_s is None:
                 for index in left:
                     self._settle(index, refused.get(index, last))
-                return
+                return True
             await asyncio.sleep(wait_s)
+        return False
 
     async def _try(
         self, left: list[int], tries: int
@@ -143,12 +171,16 @@ class _Call:
         self._outcomes[place] = outcome if isinstance(outcome, Job) else Refusal(index=place, error=outcome)
 
 
-async def _batches(texts: Iterable[str] | AsyncIterable[str], options: Options) -> AsyncIterator[list[bytes]]:
-    if isinstance(texts, str):
-        raise TypeError("texts must be several strings, not one")
+async def _batches(
+    texts: Iterable[str] | AsyncIterable[str], options: Options
+) -> AsyncIterator[list[bytes | BadRequest]]:
     fields, batch = options.fields, Batch()
-    async for text in each_of(texts):
-        body = body_of(text, fields)
+    async for text in each_of(several(texts, "texts")):
+        body: bytes | BadRequest
+        try:
+            body = body_of(text, fields)
+        except BadRequest as refused:
+            body = refused
         if not batch.takes(body):
             yield batch.bodies
             batch = Batch()

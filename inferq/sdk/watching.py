@@ -7,6 +7,7 @@ The decisions are those of `Watchlist`. Here they are carried out: one task keep
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
@@ -35,7 +36,7 @@ class Watcher(Protocol):
     updates: bool
 
     def got(self, record: Record) -> None:
-        """Take a record; after a final one nothing more comes."""
+        """Take a record, one that is not final perhaps twice; after a final one nothing more comes."""
 
     def failed(self, job_id: str, error: BaseException) -> None:
         """No record will come."""
@@ -72,7 +73,7 @@ class Watching:
         self._link = PushLink(self, key, later_s=later_s)
         self._polling = Polling(http, self._list, self, give_up_s=give_up_s)
         self._url: str | None = None
-        self._asked_where = False
+        self._later_s = later_s
         self._wanted, self._learned = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._hopeful = False
@@ -92,6 +93,9 @@ class Watching:
         watchers = self._watchers.get(job_id)
         if watchers is not None:
             watchers.add(watcher)
+            if watcher.updates:
+                self._list.again(job_id)
+                self._wake()
             return
         now_s = time.monotonic()
         if not self._watchers:
@@ -133,18 +137,20 @@ class Watching:
 
     async def where(self) -> str:
         """Return the URL to connect to, as soon as there is a job to watch."""
-        while not self._list:
-            self._wanted.clear()
-            await self._wanted.wait()
-        if self._url is None and not self._asked_where:
-            self._asked_where = True
-            await self._ask_where()
-        while self._url is None:
+        while True:
+            while not self._list:
+                self._wanted.clear()
+                await self._wanted.wait()
+            if self._url is None:
+                await self._ask_where()
+            if self._url is not None:
+                return self._url
             if self._hopeful:
                 self.disconnected(Fate.LATER, None)
             self._learned.clear()
-            await self._learned.wait()
-        return self._url
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._later_s):
+                    await self._learned.wait()
 
     def connected(self) -> None:
         """Subscribe everything."""

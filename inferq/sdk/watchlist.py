@@ -90,6 +90,13 @@ class Watchlist:
         hopeful = self._up or now_s < self._grace_s
         self._plan(job_id, job, max(now_s + GRACE_S, self._grace_s) if hopeful else now_s)
 
+    def again(self, job_id: str) -> None:
+        """Count the job's present record once more: somebody has come who has not seen it."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            job.seq = 0
+            self._unsaid[job_id] = None
+
     def remove(self, job_id: str) -> None:
         """Watch it no more."""
         job = self._jobs.pop(job_id, None)
@@ -204,7 +211,7 @@ class Watchlist:
             ids.append(job_id)
             if job.seq:
                 after[job_id] = job.seq
-            self._subscribed_jobs += 1
+            self._subscribed_jobs += not job.subscribed
             job.subscribed, job.silent_s, job.due_s = True, SILENT_S, now_s + SILENT_S
         message: dict[str, object] = {"action": "subscribe", "job_ids": ids}
         return _encode(message | {"after": after} if after else message)

@@ -45,6 +45,9 @@ _REFUSED_V6: Final = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002
 # An IPv4 address in its last four bytes is where such an address leads.
 _MAPPED: Final = tuple(map(IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96")))
 
+# Python's own reading of numbers takes signs and underscores, too.
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Entry:
@@ -126,9 +129,9 @@ def literal(host: str) -> Address | None:
         if ":" in host:
             raise
     parts = host.split(".")
-    if not re.fullmatch(r"[0-9]+|0x[0-9a-f]*", parts[-1]):
+    if not _NUMBER.fullmatch(parts[-1]):
         return None
-    if len(parts) > 4:
+    if len(parts) > 4 or not all(map(_NUMBER.fullmatch, parts)):
         raise ValueError("not an address")
     *first, last = map(_number, parts)
     if any(part > 255 for part in first) or last >= 256 ** (4 - len(first)):

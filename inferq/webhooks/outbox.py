@@ -74,15 +74,24 @@ class Outbox:
         self._redis, self._names = redis, names
 
     async def claim(
-        self, claim: str, *, lease_ms: int, most: int, share: int, free: Mapping[str, int]
+        self,
+        claim: str,
+        *,
+        lease_ms: int,
+        most: int,
+        share: int,
+        free: Mapping[str, int],
+        under_way: Mapping[str, int],
     ) -> Claimed:
-        """Claim what is due, ``most`` in all and ``share`` of one host, or what ``free`` says of it."""
-        full = sum(room <= 0 for room in free.values())
-        pairs = [part for host, room in free.items() for part in (host, max(room, 0))]
-        args: list[Any] = [self._names.namespace, claim, lease_ms, most, share, most + full, *pairs]
+        """Claim what is due: ``most`` in all, of one host ``share``, or what ``free`` says of it.
+
+        Of one owner no more than an equal part, of which ``under_way`` says how much he has.
+        """
+        known = _encode({"hosts": free, "owners": under_way})
+        args = [self._names.namespace, claim, lease_ms, most, share, known]
         async with translated("lend webhooks"):
             now_ms, next_ms, pending, failed, *rows = await evaluate(
-                self._redis, CLAIM, [self._names.webhook_hosts], args
+                self._redis, CLAIM, [self._names.webhook_owners], args
             )
         return Claimed(
             due=[_due(row) for row in rows],
@@ -95,7 +104,7 @@ class Outbox:
 
     async def settle(
         self,
-        job_id: str,
+        due: Due,
         claim: str,
         state: str,
         *,
@@ -103,18 +112,30 @@ class Outbox:
         last_status: int | None,
         last_error: str | None,
     ) -> bool:
-        """Say what a try came to: ``state`` of `WebhookState`; False when the claim was another's by then."""
+        """Say what a try came to: ``state`` of `WebhookState`; False when the claim was another's by then.
+
+        Where another day was asked for meanwhile, what was not delivered is due at once.
+        """
         args = [
-            self._names.namespace, job_id, claim, state, due_ms or 0, _encode(last_status), _encode(last_error),
+            self._names.namespace, due.job_id, claim, state, due_ms or 0, _encode(last_status), _encode(last_error),
+            due.since_ms,
         ]  # fmt: skip  # numbered as in the script's head
         async with translated("take the change"):
-            return bool(await evaluate(self._redis, SETTLE, [self._names.webhook(job_id)], args))
+            return bool(await evaluate(self._redis, SETTLE, [self._names.webhook(due.job_id)], args))
 
     async def pending(self) -> int:
         """Count what is not delivered and not given up."""
         async with translated("answer"):
             (count,) = await self._redis.commands.call_all([("ZCARD", self._names.webhooks_due)])
         return int(count)
+
+    async def counts(self, owner: str) -> tuple[int, int]:
+        """Count what is not delivered and not given up, in all and of one owner."""
+        async with translated("answer"):
+            every, own = await self._redis.commands.call_all(
+                [("ZCARD", self._names.webhooks_due), ("HGET", self._names.webhooks_owned, owner)]
+            )
+        return int(every), int(own or 0)
 
     async def failed(self) -> int:
         """Count what was given up and is kept."""

@@ -30,73 +30,88 @@ def _script(body: str) -> Script:
     return record_script(HOOK + _SHOW + body)
 
 
-# Claims what is due, of each host no more than may be under way there at a time. A host that has as many already is
-# passed over; there are few of those. KEYS: hosts. ARGV: what names begin with, claim, lease (ms), how many at most,
-# how many of a host, how many hosts to look at, then pairs of a host and how many more of that one.
+# Claims what is due, of each host and of each owner no more than may be under way at a time. Who has as much already is
+# passed over; there are few of those. An owner may have an equal part of all places, and as many parts are there as
+# owners with something due or under way, and one: whoever comes next finds a place.
+# KEYS: owners. ARGV: what names begin with, claim, lease (ms), how many at most, how many of a host, JSON of what is
+# known: `hosts`, how many more of each, and `owners`, how many of each are under way.
 # -> now (ms), when there is something to do again (0 when something due was left, -1 never, or in how many ms), how
 # many are not delivered, how many have failed, then for each its job id, host, url, body, webhook-id, tries of its day,
 # when that began, owner
 CLAIM = _script(
     """
 local space, claim, lease, room, share = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local now = math.floor(now_ms())
-local free = {}
-for i = 7, #ARGV, 2 do free[ARGV[i]] = tonumber(ARGV[i + 1]) end
-local out, left = {now, -1, 0, 0}, false
-for _, host in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[6])) do
-  local most = math.min(free[host] or share, room)
-  local set = space .. 'webhooks-host:' .. host
-  local ids = most > 0 and redis.call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, most) or {}
-  for _, id in ipairs(ids) do
+local known, now, out = cjson.decode(ARGV[6]), math.floor(now_ms()), {}
+local free, under_way, full, parts, places = known.hosts, known.owners, 0, 1, room
+for _, more in pairs(free) do if more <= 0 then full = full + 1 end end
+for _, tries in pairs(under_way) do parts, places = parts + 1, places + tries end
+local owners = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, room + parts)
+for _, owner in ipairs(owners) do if not under_way[owner] then parts = parts + 1 end end
+local part = math.max(1, math.floor(places / parts))
+
+-- Claims of one line, and says how many.
+local function claim_of(owner, host, most)
+  local line, count = line_of(space, owner, host), 0
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', line, '-inf', now, 'LIMIT', 0, most)) do
     local key = space .. 'webhook:' .. id
-    local v = redis.call('HMGET', key, 'url', 'body', 'id', 'attempts', 'since', 'owner', 'before')
+    local v = redis.call('HMGET', key, 'url', 'body', 'id', 'attempts', 'since', 'before')
     if v[1] and v[2] and v[3] and v[4] and v[5] then
       redis.call('HSET', key, 'claim', claim)
-      redis.call('ZADD', set, now + lease, id)
+      redis.call('ZADD', line, now + lease, id)
       redis.call('ZADD', space .. 'webhooks-due', now + lease, id)
-      room = room - 1
-      out[#out + 1] = {id, host, v[1], v[2], v[3], v[4] - (v[7] or 0), v[5], v[6] or ''}
+      count = count + 1
+      out[#out + 1] = {id, host, v[1], v[2], v[3], v[4] - (v[6] or 0), v[5], owner}
     else
-      redis.call('ZREM', set, id)
-      redis.call('ZREM', space .. 'webhooks-due', id)
+      take_out(space, owner, host, id)
     end
   end
-  refresh(space, host)
-  if #redis.call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, 1) > 0 then left = true end
+  refresh(space, owner, host)
+  return count
 end
-if left then
-  out[2] = 0
-else
-  local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-  if first[2] then out[2] = math.max(1, math.ceil(first[2] - now)) end
+
+for _, owner in ipairs(owners) do
+  local most = math.min(part - (under_way[owner] or 0), room)
+  local hosts = most > 0 and redis.call('ZRANGEBYSCORE', space .. 'webhooks-hosts:' .. owner, '-inf', now, 'LIMIT', 0,
+    most + full) or {}
+  for _, host in ipairs(hosts) do
+    local more = math.min(free[host] or share, most)
+    if more > 0 then
+      local count = claim_of(owner, host, more)
+      free[host] = (free[host] or share) - count
+      most, room = most - count, room - count
+    end
+  end
 end
-out[3] = redis.call('ZCARD', space .. 'webhooks-due')
-out[4] = redis.call('ZCARD', space .. 'webhooks-failed')
-return out
+local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+return {now, first[2] and math.max(0, math.ceil(first[2] - now)) or -1, redis.call('ZCARD', space .. 'webhooks-due'),
+  redis.call('ZCARD', space .. 'webhooks-failed'), unpack(out)}
 """,
 )
 
 # Settles a claim. KEYS: the webhook. ARGV: what names begin with, job id, claim, state it comes to, when it is due
-# again (ms; pending alone), last status and last error as JSON. -> 1, or 0 when the claim is another's now.
+# again (ms; pending alone), last status and last error as JSON, when the day began by which this was decided: where it
+# has another one by now, somebody wants it tried again. -> 1, or 0 when the claim is another's now.
 SETTLE = _script(
     """
 local key, space, id, state, due = KEYS[1], ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
 if redis.call('HGET', key, 'claim') ~= ARGV[3] then return 0 end
-local host = redis.call('HGET', key, 'host')
+local v = redis.call('HMGET', key, 'owner', 'host', 'since')
+local now = math.floor(now_ms())
+if state ~= 'delivered' and v[3] ~= ARGV[8] then state, due = 'pending', now end
 redis.call('HINCRBY', key, 'attempts', 1)
 redis.call('HSET', key, 'status', ARGV[6], 'error', ARGV[7])
 redis.call('HDEL', key, 'claim')
 show(space, id, state, state == 'pending' and due)
 if state == 'pending' then
-  put(space, host, id, due)
+  put(space, v[1], v[2], id, due)
   return 1
 end
-take_out(space, host, id)
+take_out(space, v[1], v[2], id)
 if state == 'delivered' then
   redis.call('DEL', key)
   return 1
 end
-local failed, now = space .. 'webhooks-failed', math.floor(now_ms())
+local failed = space .. 'webhooks-failed'
 redis.call('ZADD', failed, now, id)
 redis.call('EXPIRE', key, @FAILED@)
 redis.call('ZREMRANGEBYSCORE', failed, '-inf', now - @FAILED@ * 1000)
@@ -114,15 +129,15 @@ return 1
 RETRY = _script(
     """
 local key, space, id = KEYS[1], ARGV[1], ARGV[2]
-local v = redis.call('HMGET', key, 'host', 'claim', 'attempts')
-if not v[1] then return 0 end
+local v = redis.call('HMGET', key, 'owner', 'host', 'claim', 'attempts')
+if not (v[1] and v[2]) then return 0 end
 local now = math.floor(now_ms())
-redis.call('HSET', key, 'since', string.format('%.0f', now), 'before', v[3] or 0)
+redis.call('HSET', key, 'since', string.format('%.0f', now), 'before', v[4] or 0)
 redis.call('EXPIRE', key, @KEPT@)
-if v[2] and tonumber(redis.call('ZSCORE', space .. 'webhooks-due', id) or 0) > now then return 1 end
+if v[3] and tonumber(redis.call('ZSCORE', space .. 'webhooks-due', id) or 0) > now then return 1 end
 redis.call('HDEL', key, 'claim')
 redis.call('ZREM', space .. 'webhooks-failed', id)
-put(space, v[1], id, now)
+put(space, v[1], v[2], id, now)
 show(space, id, 'pending', now)
 redis.call('PUBLISH', space .. 'webhooks', '1')
 return 1

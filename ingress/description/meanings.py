@@ -36,7 +36,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "Absent or null: it waits as long as it takes. Written without fraction or exponent.",
         "priority": "Which queue the job waits in.",
         "webhook": "A URL that is told of the job's end by a POST: https, and public unless the operator lists its "
-        "host. Absent or null: the API key's own, if it has one.",
+        "host. Absent or null: the API key's own, if it has one. Empty: none, not even that.",
     },
     "BatchRequest": {
         "inputs": "The requests. Each is judged by itself: one that is wrong costs the others nothing.",

@@ -89,7 +89,10 @@ _WEBHOOK: Final = {
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
 _RULES: Final[Mapping[str, _Rules]] = {
-    "InferRequest": {"text": {"pattern": NOT_BLANK}, "webhook": {"anyOf": [_WEBHOOK, {"type": "null"}]}},
+    "InferRequest": {
+        "text": {"pattern": NOT_BLANK},
+        "webhook": {"anyOf": [_WEBHOOK, {"const": ""}, {"type": "null"}]},
+    },
     "WebhookState": {
         "attempts": {"minimum": 0},
         "last_status": {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 999}, {"type": "null"}]},

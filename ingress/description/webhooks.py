@@ -30,7 +30,7 @@ HEADERS: Final = (
     _header(
         "webhook-id",
         "Names the message: the same on every try.",
-        JOB_ID,
+        f"msg_{JOB_ID}_3",
         minLength=1,
     ),
     _header(

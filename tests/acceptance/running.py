@@ -186,7 +186,7 @@ class Up:
 
     async def command(self, *argv: str, stdin: str = "") -> Ended:
         """Run a command against this pipeline; what follows the command's name comes last."""
-        group = 2 if argv[0] in {"dead", "model"} else 1
+        group = 2 if argv[0] in {"dead", "model", "webhooks"} else 1
         return await command(*argv[:group], "--state", str(self.state_dir), *argv[group:], stdin=stdin)
 
     async def submit(self, text: str) -> str:

@@ -103,6 +103,20 @@ async def test_files_and_standard_input_follow_each_other(pipeline: Up, tmp_path
     assert nothing.err.startswith("inferq: there is nothing to submit: ")
 
 
+async def test_closed_streams_are_named(pipeline: Up) -> None:
+    """A shell closes them with `<&-` and `>&-`; nothing is submitted then."""
+    for redirection, named in (("<&-", "standard input is closed"), (">&-", "standard output is closed")):
+        shell = f'exec "$0" -m inferq submit --state "$1" - {redirection}'
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", shell, sys.executable, str(pipeline.state_dir),
+            stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=environ({}),
+        )  # fmt: skip  # the command, then its streams
+        _, err = await asyncio.wait_for(process.communicate(), 30.0)
+        assert process.returncode == 2
+        assert err.decode().startswith(f"inferq: {named}: ")
+        assert err.count(b"\n") == 1
+
+
 async def test_lines_of_json_ask_for_themselves(pipeline: Up, tmp_path: Path) -> None:
     """Fields of a line come before the options; what is no such object is refused in its place."""
     out = tmp_path / "out.jsonl"
@@ -198,6 +212,21 @@ async def test_interrupted_it_says_what_it_leaves(start_pipeline: StartPipeline)
         assert await ended(process) == 130
         said = (await process.stderr.read()).decode()
     assert said == "inferq: interrupted: 300 submitted jobs were not printed and still run\n"
+
+
+async def test_interrupted_with_nothing_under_way_it_says_no_more(pipeline: Up) -> None:
+    """What was printed needs no word."""
+    async with started(pipeline, "submit", "-") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"done at once\n")
+        await process.stdin.drain()
+        assert b"done at once" in await asyncio.wait_for(process.stdout.readline(), 30.0)
+        process.send_signal(signal.SIGINT)
+        assert await ended(process) == 130
+        said = (await process.stderr.read()).decode()
+    assert said == "inferq: interrupted\n"
 
 
 async def test_watch_follows_jobs_through_a_restart_of_push(start_pipeline: StartPipeline) -> None:

@@ -15,7 +15,7 @@ from inferq.steps import give_back, start
 from inferq.store import Store
 from inferq.telemetry import Metrics
 from tests.deployment import Deployment, finished
-from tests.feeding import created, feeding, hooked, into, watched
+from tests.feeding import FOREIGN, created, feeding, hooked, into, make_foreign, watched
 from tests.support import eventually
 
 
@@ -192,14 +192,17 @@ async def test_a_round_waits_for_redis(streams: Deployment) -> None:
     assert sorted([*reads[3], *reads[4]]) == sorted(ids)
 
 
-async def test_a_foreign_record_harms_nobody(streams: Deployment) -> None:
+@pytest.mark.parametrize("kind", sorted(FOREIGN))
+async def test_a_foreign_record_harms_nobody(streams: Deployment, kind: str) -> None:
     """What somebody else wrote in place of a record is passed over, by looks, repairs and rounds."""
     foreign, mine = await created(streams), await created(streams)
     async with feeding(streams, reconcile_s=0.05) as feed:
         got = await watched(feed, mine.job.job_id)
-        feed.watch(foreign.job.job_id, into(got))
-        await streams.redis.hset(streams.names.job(foreign.job.job_id), "seq", "[")
-        await feed.look([foreign.job.job_id])
+        feed.watch(foreign.job.job_id, lambda event: None)
+        await make_foreign(streams, foreign.job.job_id, kind)
+        found, other = await feed.look([foreign.job.job_id, mine.job.job_id])
+        assert other is not None
+        assert found is None or kind in ("owner", "due_ms")
         await relinked(streams, feed)
         await silent(streams).move(start(mine))
         await eventually(lambda: got)
@@ -237,7 +240,9 @@ async def test_a_feed_that_does_not_run_can_be_asked(streams: Deployment) -> Non
     """Before its subscription stands a look reads the record as it is, and ending a watch is harmless."""
     feed, origin = Feed(streams.store, streams.redis_url), await created(streams)
     ends = feed.watch(origin.job.job_id, lambda _: None)
-    assert await feed.look([origin.job.job_id]) == [await streams.store.owned(origin.job.job_id)]
+    (found,) = await feed.look([origin.job.job_id])
+    assert found is not None
+    assert (found.event.record, found.owner) == (await streams.store.read(origin.job.job_id), "")
     assert await feed.look([]) == []
     feed.tend()
     ends()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -12,7 +13,9 @@ from inferq.steps import Origin, cancel, start
 from inferq.store import Owned, Store
 from notifier.patience import Patience
 from tests.deployment import Deployment, finished
+from tests.feeding import FOREIGN, make_foreign
 from tests.notifying import Running, close_code, notifying
+from tests.support import eventually
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789ab"
 KEYS = f"alice:{ALICE},bob:{BOB}"
@@ -150,6 +153,24 @@ async def test_an_unknown_job_is_said_to_be_so(notifier: Running, streams: Deplo
         assert {"type": "error", "code": "not_found", "detail": "no such job", "job_id": job_id} in frames
         assert known in [frame["job_id"] for frame in frames if frame["type"] == "snapshot"]
         await notifier.watching(1)
+
+
+@pytest.mark.parametrize("kind", sorted(FOREIGN))
+async def test_a_foreign_record_costs_no_more_than_itself(
+    notifier: Running, streams: Deployment, kind: str
+) -> None:
+    """It counts as unknown where it cannot be read; the other jobs of the message are watched."""
+    foreign, mine = (await created(streams)).job.job_id, (await created(streams)).job.job_id
+    await make_foreign(streams, foreign, kind)
+    async with notifier.connect("/ws") as socket:
+        await subscribe(socket, foreign, mine)
+        first, second = [await receive(socket) for _ in range(2)]
+        assert first["job_id"] == foreign
+        assert first["type"] == ("snapshot" if kind in ("owner", "due_ms") else "error")
+        assert (second["type"], second["job_id"]) == ("snapshot", mine)
+        await streams.redis.client_kill_filter(_type="pubsub")
+        await streams.store.move(cancel(mine))
+        assert types([await receive(socket)]) == [("job.cancelled", 2)]
 
 
 async def test_a_change_between_watching_and_looking_is_not_lost(streams: Deployment) -> None:
@@ -336,6 +357,44 @@ async def test_pages_of_other_origins_are_closed_with_4403(streams: Deployment, 
         for fine in ([("Origin", "https://app.example")], []):
             async with notifier.connect("/ws", bearer(ALICE), *fine) as socket:
                 await silent(socket)
+
+
+async def test_who_leaves_jobs_and_takes_them_again_misses_no_end(
+    notifier: Running, streams: Deployment
+) -> None:
+    """In whatever moment they end, and though the subscription is killed and others watch the same."""
+    chance = random.Random(20260131)
+    origins = [await created(streams) for _ in range(400)]
+    ids = [origin.job.job_id for origin in origins]
+
+    async def follow() -> None:
+        some = chance.sample(ids, len(ids))
+        async with notifier.connect("/ws") as socket:
+            for begin in range(0, len(some), 20):
+                part = some[begin : begin + 20]
+                await subscribe(socket, *part)
+                for _ in range(chance.randrange(3)):
+                    await socket.send(json.dumps({"action": "unsubscribe", "job_ids": part}))
+                    await subscribe(socket, *part, after=dict.fromkeys(part, chance.randrange(3)))
+            # The last that is answered: nothing that comes is left unread, or the library's close would take long.
+            await subscribe(socket, "f" * 32)
+            left = {*ids, "f" * 32}
+            async with asyncio.timeout(20.0):
+                while left:
+                    frame = json.loads(await socket.recv())
+                    if frame["type"] == "error" or frame["job"]["status"] == "done":
+                        left.discard(frame["job_id"])
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(5):
+            tasks.create_task(follow())
+        for begin in range(0, len(origins), 10):
+            await streams.store.apply([start(origin) for origin in origins[begin : begin + 10]])
+            if begin % 100 == 50:
+                await streams.redis.client_kill_filter(_type="pubsub")
+            await streams.store.apply([finished(origin) for origin in origins[begin : begin + 10]])
+    await notifier.watching(0)
+    await eventually(lambda: notifier.notifier.desk.hub.ledger.held_bytes == 0)
 
 
 async def test_resuming_clients_miss_no_end_when_the_subscription_is_killed(

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import socket
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from inferq.steps import Origin, cancel, start
 from inferq.store import Owned, Store
 from notifier.__main__ import main
 from notifier.patience import Patience
+from notifier.session import Session
 from tests.deployment import Deployment, finished
 from tests.notifying import close_code, closed, metric, notifying
 from tests.rawsocket import RawSocket, masked, open_raw
@@ -41,20 +44,20 @@ def bearer(key: str) -> tuple[str, str]:
     return ("Authorization", f"Bearer {key}")
 
 
-async def subscribe(socket: ClientConnection, job_ids: list[str]) -> None:
+async def subscribe(client: ClientConnection, job_ids: list[str]) -> None:
     """Ask for jobs, and take the snapshots."""
-    await socket.send(json.dumps({"action": "subscribe", "job_ids": job_ids}))
+    await client.send(json.dumps({"action": "subscribe", "job_ids": job_ids}))
     async with asyncio.timeout(20.0):
         for _ in job_ids:
-            assert json.loads(await socket.recv())["type"] == "snapshot"
+            assert json.loads(await client.recv())["type"] == "snapshot"
 
 
-async def all_done(socket: ClientConnection, job_ids: list[str]) -> None:
+async def all_done(client: ClientConnection, job_ids: list[str]) -> None:
     """Wait until each of these jobs is done."""
     left = set(job_ids)
     async with asyncio.timeout(30.0):
         while left:
-            frame = json.loads(await socket.recv())
+            frame = json.loads(await client.recv())
             if frame["type"] == "job.done":
                 left.discard(frame["job_id"])
 
@@ -172,14 +175,14 @@ async def test_a_connection_may_watch_so_many_jobs(
     """One more is 4429; what is watched already, or has ended, is not counted."""
     origins = await created(streams, 4)
     ids = ids_of(origins)
-    async with notifying(streams, max_jobs=3) as notifier, notifier.connect("/ws") as socket:
-        await subscribe(socket, ids[:3])
-        await subscribe(socket, ids[:3])
+    async with notifying(streams, max_jobs=3) as notifier, notifier.connect("/ws") as client:
+        await subscribe(client, ids[:3])
+        await subscribe(client, ids[:3])
         await streams.store.move(cancel(ids[0]))
-        assert json.loads(await socket.recv())["type"] == "job.cancelled"
-        await subscribe(socket, ids[1:])
-        await socket.send(json.dumps({"action": "subscribe", "job_ids": ["x"]}))
-        assert await close_code(socket) == 4429
+        assert json.loads(await client.recv())["type"] == "job.cancelled"
+        await subscribe(client, ids[1:])
+        await client.send(json.dumps({"action": "subscribe", "job_ids": ["x"]}))
+        assert await close_code(client) == 4429
         await notifier.watching(0)
 
 
@@ -187,9 +190,9 @@ async def test_a_large_message_is_closed_with_1009(streams: Deployment) -> None:
     """Past 256 KiB, in one frame or in sum."""
     async with notifying(streams) as notifier:
         for message in ("x" * 262_145, ["x" * 100_000] * 3):
-            async with notifier.connect("/ws") as socket:
-                await socket.send(message)
-                assert await close_code(socket) == 1009
+            async with notifier.connect("/ws") as client:
+                await client.send(message)
+                assert await close_code(client) == 1009
 
 
 class Stopped(Store):
@@ -245,13 +248,101 @@ async def test_half_open_clients_are_dropped(streams: Deployment) -> None:
 
 
 async def test_who_never_asks_is_dropped(streams: Deployment) -> None:
-    """A connection without a handshake has its deadline."""
+    """A connection without a handshake has its deadline, and is sent nothing."""
+    loop = asyncio.get_running_loop()
     async with notifying(streams, patience=Patience(open_s=0.2)) as notifier:
+        begun_s = loop.time()
         raw = await open_raw(notifier.port, "", handshake=False)
-        async with asyncio.timeout(5.0):
-            with suppress(ConnectionError):
-                assert await raw.read() == b""
+        assert await read_end(raw) == b""
+        assert loop.time() - begun_s >= 0.2
         raw.close()
+
+
+async def test_who_ends_its_side_has_left(streams: Deployment) -> None:
+    """With something unsent and no close: its mailbox is filled no further, and nothing is kept until it is written."""
+    origins = await created(streams, 300)
+    async with notifying(streams, patience=Patience(stall_s=60.0, close_s=0.2), send_bytes=TINY) as notifier:
+        raw = await open_raw(notifier.port, "/ws", receive_bytes=TINY)
+        await raw.subscribe(ids_of(origins))
+        await notifier.watching(300)
+        await eventually(lambda: notifier.notifier.desk.hub.ledger.held_bytes, what="something that waits")
+        raw.raw.shutdown(socket.SHUT_WR)
+        await notifier.watching(0)
+        await closed(notifier, 1006, 1)
+        assert notifier.notifier.desk.hub.ledger.held_bytes == 0
+        raw.close()
+
+
+async def test_a_fault_of_ours_costs_one_connection(
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who are served after it in the same turn of the loop are served all the same."""
+    ids = ids_of(await created(streams, 1))
+    flush = Session.flush
+
+    def fails(session: Session) -> None:
+        if session.caller.name == "bad":
+            raise ValueError("a fault of ours")
+        flush(session)
+
+    monkeypatch.setattr(Session, "flush", fails)
+    keys = "bad:aaaaaaaaaaaaaaaa:admin,good:bbbbbbbbbbbbbbbb:admin"
+    async with (
+        notifying(streams, api_keys=keys) as notifier,
+        notifier.connect("/ws", bearer("aaaaaaaaaaaaaaaa")) as bad,
+        notifier.connect("/ws", bearer("bbbbbbbbbbbbbbbb")) as good,
+    ):
+        hub = notifier.notifier.desk.hub
+        for registered, client in enumerate((bad, good), start=1):
+            await client.send(json.dumps({"action": "subscribe", "job_ids": ids, "after": {ids[0]: 1}}))
+            await eventually(partial(lambda count: hub.registrations == count, registered))
+        await streams.store.move(cancel(ids[0]))
+        async with asyncio.timeout(5.0):
+            assert json.loads(await good.recv())["type"] == "job.cancelled"
+        assert await close_code(bad) == 1011
+
+
+async def test_a_request_is_bounded(streams: Deployment) -> None:
+    """Who asks at length is cut off, however little there is in each line."""
+    field = b"x: " + b"y" * 4000 + b"\r\n"
+    async with notifying(streams) as notifier:
+        for fields, answered in ((6, True), (100, False)):
+            raw = await open_raw(notifier.port, "", handshake=False)
+            with suppress(ConnectionError):
+                await raw.send(b"GET /healthz HTTP/1.1\r\n" + field * fields + b"\r\n")
+            assert (b" 200 OK" in await read_end(raw)) is answered
+            raw.close()
+
+
+async def read_end(raw: RawSocket) -> bytes:
+    """Read until the other side ends the connection, politely or not."""
+    got = b""
+    async with asyncio.timeout(5.0):
+        with suppress(ConnectionError):
+            while more := await raw.read():
+                got += more
+    return got
+
+
+async def test_a_process_watches_so_many_jobs(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for more is closed with 4429; the others keep what they have."""
+    ids = ids_of(await created(streams, 4))
+    async with (
+        notifying(streams) as notifier,
+        notifier.connect("/ws") as first,
+        notifier.connect("/ws") as second,
+    ):
+        for name, most in (("MOST_JOBS_WATCHED", 2), ("MOST_REGISTRATIONS", 2)):
+            with monkeypatch.context() as patch:
+                patch.setattr(f"notifier.subscriptions.{name}", most)
+                await subscribe(first, ids[:2])
+                async with notifier.connect("/ws/jobs/" + ids[2]) as third:
+                    assert await close_code(third) == 4429
+                await first.send(json.dumps({"action": "unsubscribe", "job_ids": ids[:2]}))
+                await notifier.watching(0)
+                await subscribe(second, ids[2:3])
+                await second.send(json.dumps({"action": "unsubscribe", "job_ids": ids[2:3]}))
+                await notifier.watching(0)
 
 
 async def test_it_sends_all_away_in_time(streams: Deployment) -> None:

@@ -10,10 +10,11 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 
 from inferq import AsyncClient, KeyRefused
-from inferq.cli.asked import Asked, Options, Unreadable
+from inferq.cli.asked import Asked, Unreadable
 from inferq.cli.outcomes import Outcome
 from inferq.cli.sending import BATCH, Items, Sending
 from inferq.errors import first_of
+from inferq.sdk.batches import Options
 from tests.fakeapi import Answer, Call, FakeApi, fake_api, frame, problem, record
 from tests.support import eventually
 

@@ -424,15 +424,30 @@ async def test_a_reply_that_nobody_waited_for_goes_to_nobody(streams: Deployment
 
 
 async def test_a_server_that_answers_wrongly_is_unavailable(streams: Deployment) -> None:
-    """A key that holds something else is an error in our words, never a crash of the caller."""
+    """A key that holds something else is no record, or an error in our words; never a crash of the caller."""
+    known = (await created(streams)).job.job_id
     await streams.redis.set(streams.names.job("a" * 32), "not a hash")
-    with pytest.raises(Unavailable):
-        await streams.store.read("a" * 32)
+    foreign, record = await streams.store.read_many(["a" * 32, known])
+    assert foreign is None
+    assert record is not None
     moved = await streams.store.move(cancel("a" * 32))
     assert (moved.applied, moved.foreign) == (False, True)
     await streams.redis.set(streams.names.open_jobs, "not a set")
     with pytest.raises(Unavailable):
         await streams.open_jobs()
+
+
+async def test_a_read_that_is_refused_says_nothing_of_the_record(streams: Deployment) -> None:
+    """It is an error: whoever took it for missing would tell that the job is gone."""
+    job_id = (await created(streams)).job.job_id
+    user, admin = f"{streams.names.namespace}r", streams.redis.commands
+    await admin.call("ACL", "SETUSER", user, "on", ">pw", "~*", "+@all", "-hmget")
+    try:
+        store = streams.store_at(streams.redis_url.replace("redis://", f"redis://{user}:pw@"))
+        with pytest.raises(Unavailable):
+            await store.read(job_id)
+    finally:
+        await admin.call("ACL", "DELUSER", user)
 
 
 async def test_what_is_no_record_leaves_the_index_and_is_nobodys(streams: Deployment) -> None:

@@ -38,9 +38,9 @@ async def given_up(streams: Deployment, owner: str = "") -> str:
     """Have a webhook fail; return the id of its job."""
     outbox = Outbox(streams.redis, streams.names)
     job_id = await ended(streams, "https://a.example/x?key=S3CRET", owner)
-    claimed = await outbox.claim("x", lease_ms=10_000, most=1, share=1, free={})
+    claimed = await outbox.claim("x", lease_ms=10_000, most=1, share=1, free={}, under_way={})
     assert [due.job_id for due in claimed.due] == [job_id]
-    assert await outbox.settle(job_id, "x", "failed", last_status=410, last_error="gone")
+    assert await outbox.settle(claimed.due[0], "x", "failed", last_status=410, last_error="gone")
     return job_id
 
 

@@ -6,16 +6,17 @@ import ssl
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from inferq.ports import LOOPBACK, free_port
 from inferq.webhooks.guard import Hosts, parse_hosts
-from notifier.webhooknetwork import GuardedNetwork, LookupFailed, Lookups, NotAllowed, resolve
+from notifier.webhooknetwork import MOST_LOOKUPS, GuardedNetwork, LookupFailed, Lookups, NotAllowed, resolve
 from notifier.webhookplan import Outcome, Tried
 from notifier.webhookpost import Poster
+from notifier.webhookstream import MOST_ANSWER_BYTES
 from tests.receiver import SILENT, Answer, receiving
 from tests.support import eventually
 
@@ -125,6 +126,67 @@ async def test_each_failure_has_its_name() -> None:
             assert (await poster.post(receiver.url(), HEADERS, b"")).outcome is Outcome.PROTOCOL
 
 
+@asynccontextmanager
+async def pouring(head: bytes, then: bytes = b"", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Run a receiver that sends ``head`` and then ``then`` for ever; lend where it is."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, ssl.SSLError):
+            await reader.read(65536)
+            writer.write(head)
+            await writer.drain()
+            while then:
+                writer.write(then)
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, LOOPBACK, 0, ssl=tls) as server:
+        yield f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}/"
+
+
+@pytest.mark.parametrize(
+    ("head", "then"),
+    [
+        (b"", b"HTTP/1.1 100 \r\n\r\n" * 1000),
+        (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n" * 1000),
+        (b"HTTP/1.1 200 " + b"a" * 80_000 + b"\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 10_000 + b"\r\n", b""),
+    ],
+    ids=["interim answers", "endless head", "long line", "long head"],
+)
+async def test_a_head_without_end_is_left(head: bytes, then: bytes) -> None:
+    """At once, and not when the try is over: what it takes to read is no longer ours to give."""
+    async with pouring(head, then) as place, posting("127.0.0.1", try_s=60.0) as poster:
+        async with asyncio.timeout(10.0):
+            tried = await poster.post(f"http://{place}", HEADERS, b"{}")
+    assert tried == Tried(outcome=Outcome.PROTOCOL)
+
+
+async def test_a_few_interim_answers_are_passed_over() -> None:
+    """As HTTP has it."""
+    head = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 20 + b"HTTP/1.1 204 OK\r\n\r\n"
+    async with pouring(head) as place, posting("127.0.0.1") as poster:
+        tried = await poster.post(f"http://{place}", HEADERS, b"{}")
+    assert tried == Tried(outcome=Outcome.DELIVERED, status=204)
+
+
+async def test_a_body_in_tiny_pieces_is_left() -> None:
+    """The status counts; each piece costs as much as a large one."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with pouring(head, b"1\r\nx\r\n") as place, posting("127.0.0.1") as poster:
+        assert (await poster.post(f"http://{place}", HEADERS, b"{}")).outcome is Outcome.DELIVERED
+        assert poster._pool.connections == []
+
+
+async def test_each_answer_has_its_own_measure() -> None:
+    """A connection that is kept is not worn out by what was read before."""
+    long = Answer(status=200, headers={"Fill": "x" * 3000})
+    async with receiving(lambda got: long) as receiver, posting("127.0.0.1") as poster:
+        for _ in range(2 * MOST_ANSWER_BYTES // 3000):
+            assert (await poster.post(receiver.url(), HEADERS, b"{}")).outcome is Outcome.DELIVERED
+        assert receiver.connections == 1
+
+
 async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Webhooks go where they say, or nowhere."""
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
@@ -159,13 +221,40 @@ async def test_a_name_server_that_hangs_holds_up_no_other_name() -> None:
     assert names.asked.count("a.example") == 1
 
 
+async def test_a_lookup_that_breaks_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever broke it, or kept it from being begun: the name is asked for again the next time."""
+    answers: list[Exception] = [MemoryError("x"), UnicodeError("x")]
+
+    def ask(host: str, port: int) -> Sequence[str]:
+        if answers:
+            raise answers.pop()
+        return [LOOPBACK]
+
+    # What a thread dies of is told otherwise, and would fail the test.
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    lookups = Lookups(ask)
+    for _ in range(2):
+        with pytest.raises(LookupFailed):
+            await lookups.find("a.example", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(LookupFailed):
+            await lookups.find("a.example", 1)
+    assert [str(one) for one in await lookups.find("a.example", 1)] == [LOOPBACK]
+
+
+def no_thread(_: threading.Thread) -> None:
+    """Start no thread, as a system that has none left."""
+    raise RuntimeError("can't start new thread")
+
+
 async def test_questions_are_bounded() -> None:
     """Each has a thread."""
     names = Names([LOOPBACK])
     lookups = Lookups(names)
     names.held.clear()
-    asked = [asyncio.create_task(lookups.find(f"{number}.example", 1)) for number in range(64)]
-    await eventually(lambda: len(names.asked) == 64, what="64 questions")
+    asked = [asyncio.create_task(lookups.find(f"{number}.example", 1)) for number in range(MOST_LOOKUPS)]
+    await eventually(lambda: len(names.asked) == MOST_LOOKUPS, what="all questions")
     with pytest.raises(LookupFailed):
         await lookups.find("one.more", 1)
     names.held.set()
@@ -217,12 +306,33 @@ async def test_tls_is_with_the_name(
     file, key = certificate
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(file, key)
     async with (
-        receiving(tls=tls) as receiver,
+        receiving(tls=tls_of(file, key)) as receiver,
         posting("hooks.inside,other.inside", Names([LOOPBACK])) as poster,
     ):
         tried = await poster.post(f"https://{host}:{receiver.port}/", HEADERS, b"{}")
     assert tried.outcome is outcome
     assert len(receiver.got) == (outcome is Outcome.DELIVERED)
+
+
+def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what a server needs to be the one that a certificate names."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    return tls
+
+
+async def test_an_answer_is_metered_over_tls_as_well(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have their turn between two reads, though TLS has more at hand than one of them takes."""
+    file, key = certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    async with (
+        pouring(b"", b"HTTP/1.1 100 \r\n\r\n" * 1000, tls=tls_of(file, key)) as place,
+        posting("hooks.inside", Names([LOOPBACK]), try_s=60.0) as poster,
+    ):
+        port = place.partition(":")[2]
+        async with asyncio.timeout(10.0):
+            tried = await poster.post(f"https://hooks.inside:{port}", HEADERS, b"{}")
+    assert tried == Tried(outcome=Outcome.PROTOCOL)

@@ -78,3 +78,38 @@ async def test_a_kill_in_mid_try_loses_nothing(streams: Deployment) -> None:
     assert receiver.got[2].verified(SECRET)["job_id"] == job_id
     assert 'inferq_webhook_attempts_total{outcome="delivered"} 1.0' in metrics
     assert 'inferq_webhook_attempts_total{outcome="status"} 1.0' in metrics
+
+
+async def test_a_secret_in_a_flag_is_warned_of(streams: Deployment) -> None:
+    """At the start, without the secret itself, which appears nowhere in the log."""
+    flags = [
+        "--redis-url",
+        streams.redis_url,
+        "--notifier-port",
+        str(free_port()),
+        "--webhook-secret",
+        MASTER,
+    ]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("INFERQ_")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "notifier", *flags, "--log-level", "debug",
+        env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip  # a command line
+    assert process.stdout is not None
+    lines = []
+    try:
+        async with asyncio.timeout(30.0):
+            async for line in process.stdout:
+                lines.append(line)
+                if b"notifier.listening" in line:
+                    process.terminate()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    output = b"".join(lines)
+    assert output.count(b"settings.exposed") == 1
+    assert b"--webhook-secret can be read by everybody on this machine" in output
+    assert MASTER.encode() not in output
+    assert MASTER.removeprefix("whsec_").encode() not in output

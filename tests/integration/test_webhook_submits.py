@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from inferq.apikeys import ANYONE
+from inferq.apikeys import ANYONE, Caller
 from inferq.errors import OperatorError, Unavailable
 from inferq.keyring import KeyRing
 from inferq.messages import decode_job
@@ -19,7 +19,7 @@ from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
 from inferq.webhooks.signing import secret_of
 from ingress.requests import InferRequest
-from ingress.webhookdoor import WebhookDoor
+from ingress.webhookdoor import MOST_COUNTS, WebhookDoor
 from tests.answers import bearer, problem
 from tests.deployment import Deployment, Inbox, finished
 from tests.hooking import MASTER, SECRET, becomes, many_ended, sending
@@ -75,9 +75,11 @@ async def test_from_submit_to_receiver(either: Deployment) -> None:
 @pytest.mark.parametrize(
     ("webhook", "detail"),
     [
-        (5, "must be a URL in a string of up to 2000 characters"),
-        ("https://a/" + "x" * 2000, "must be a URL in a string of up to 2000 characters"),
-        ("", "must be a URL of 1 to 2000 characters"),
+        (5, "must be a URL in a string of up to 2000 characters, or an empty one for none"),
+        (
+            "https://a/" + "x" * 2000,
+            "must be a URL in a string of up to 2000 characters, or an empty one for none",
+        ),
         ("http://a.example/", "must begin with https:// (http:// is for hosts in INFERQ_WEBHOOK_HOSTS)"),
         ("https://user:S3CRET@a.example/", "must hold no user or password"),
         (
@@ -102,30 +104,39 @@ async def test_what_is_no_webhook_is_refused(streams: Deployment, webhook: Any, 
 
 
 async def test_without_a_secret_there_are_no_webhooks(streams: Deployment) -> None:
-    """The refusal says what the operator has to set; null is no webhook."""
+    """The refusal says what the operator has to set; null is no webhook, and so is an empty one."""
     async with served(streams, INFERQ_WEBHOOK_SECRET="") as client:
         response = await client.post("/v1/infer", json={"text": "a", "webhook": "https://a.example/"})
         document = problem(response, 400, "invalid_request")
         assert "INFERQ_WEBHOOK_SECRET" in document["errors"][0]["detail"]
-        response = await client.post("/v1/infer", json={"text": "a", "webhook": None})
-        assert response.status_code == 202, response.text
+        for none in (None, ""):
+            response = await client.post("/v1/infer", json={"text": "a", "webhook": none})
+            assert response.status_code == 202, response.text
 
 
 async def test_each_key_signs_with_its_own_secret(streams: Deployment) -> None:
-    """A key's webhook is that of its jobs which name none; nobody can forge another's."""
+    """A key's webhook is that of its jobs which say nothing of one, be it an empty one; nobody can forge another's."""
     async with receiving() as receiver:
         keys = f"alice:{ALICE}:webhook={receiver.url('/alice?a=1:2')},bob:{BOB}"
         async with served(streams, INFERQ_API_KEYS=keys) as client, sending(streams):
             for key, fields in (
                 (ALICE, {}), (ALICE, {"webhook": receiver.url("/own")}), (BOB, {"webhook": receiver.url("/bob")}),
-                (BOB, {}),
+                (BOB, {}), (ALICE, {"webhook": ""}),
             ):  # fmt: skip  # callers side by side
                 response = await client.post("/v1/infer", json={"text": "a", **fields}, headers=bearer(key))
                 assert response.status_code == 202, response.text
-            batch = {"inputs": [{"text": "a"}, {"text": "b", "webhook": receiver.url("/batch")}]}
+            batch = {
+                "inputs": [
+                    {"text": "a"},
+                    {"text": "b", "webhook": receiver.url("/batch")},
+                    {"text": "c", "webhook": ""},
+                ]
+            }
             response = await client.post("/v1/infer/batch", json=batch, headers=bearer(ALICE))
-            assert response.json()["accepted"] == 2
-            await finish_all(streams, 6)
+            assert response.json()["accepted"] == 3
+            silent = response.json()["jobs"][2]["job_id"]
+            assert "webhook" not in (await client.get(f"/v1/jobs/{silent}", headers=bearer(ALICE))).json()
+            await finish_all(streams, 8)
             await receiver.has(5)
     secrets = {name: secret_of(MASTER, name) for name in ("alice", "bob")}
     assert sorted(got.path for got in receiver.got) == ["/alice?a=1:2"] * 2 + ["/batch", "/bob", "/own"]
@@ -157,27 +168,41 @@ async def test_a_cancelled_job_is_told(streams: Deployment) -> None:
 
 
 async def test_too_many_that_wait_are_not_added_to(streams: Deployment) -> None:
-    """503 for a job with a webhook, as soon as the count is looked at; a job without one does not ask for it."""
+    """503 for a job with a webhook, once the count is looked at, of its key or of all; another does not ask for it."""
     outbox = Outbox(streams.redis, streams.names)
-    door = WebhookDoor(Policy(hosts=parse_hosts(""), secret=True), outbox, most_waiting=3)
+    door = WebhookDoor(Policy(hosts=parse_hosts(""), secret=True), outbox, most_waiting=5, most_of_key=3)
     asked, plain = InferRequest(text="a", webhook="https://a.example/"), InferRequest(text="a")
-    await door.look()
-    assert door.choose(asked, ANYONE, resumed=False) == asked.webhook
-    await many_ended(streams, "https://a.example/", 3)
+    eve, alice = Caller(name="eve"), Caller(name="alice")
+    await door.look(eve)
+    assert door.choose(asked, eve, resumed=False) == asked.webhook
+    await many_ended(streams, "https://a.example/", 3, "eve")
 
-    async def refused() -> Unavailable | None:
-        await door.look()
+    async def refused(caller: Caller) -> Unavailable | None:
+        await door.look(caller)
         try:
-            door.choose(asked, ANYONE, resumed=False)
+            door.choose(asked, caller, resumed=False)
         except Unavailable as error:
             return error
         return None
 
-    error = await eventually(refused, what="a refusal")
-    assert error.detail == "3 webhooks are not delivered yet, and more are not taken"
+    error = await eventually(lambda: refused(eve), what="a refusal")
+    assert error.detail == "3 webhooks of this key are not delivered yet, and more are not taken"
     assert error.headers["Retry-After"] == "60"
-    assert door.choose(plain, ANYONE, resumed=False) == ""
-    assert door.choose(asked, ANYONE, resumed=True) == asked.webhook
+    assert door.choose(plain, eve, resumed=False) == ""
+    assert door.choose(asked, eve, resumed=True) == asked.webhook
+    assert [await refused(caller) for caller in (alice, ANYONE)] == [None, None]
+    await many_ended(streams, "https://a.example/", 2)
+    for caller in (alice, ANYONE):
+        error = await eventually(lambda: refused(caller), what="a refusal")  # noqa: B023  # awaited in the same turn
+        assert error.detail == "5 webhooks are not delivered yet, and more are not taken"
+
+
+async def test_what_is_counted_of_callers_is_bounded(streams: Deployment) -> None:
+    """However many keys there were; whoever comes is counted anew."""
+    door = WebhookDoor(Policy(hosts=parse_hosts(""), secret=True), Outbox(streams.redis, streams.names))
+    for number in range(2 * MOST_COUNTS):
+        await door.look(Caller(name=f"k{number}"))
+    assert len(door._counts) <= MOST_COUNTS
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,29 @@ import pytest
 from inferq.background import end
 from inferq.jobs import ErrorCode, Result, decode_record
 from inferq.messages import decode_job
-from inferq.steps import Origin, Step, cancel, expire, fail, start
+from inferq.steps import Origin, cancel, expire, fail, start
 from inferq.webhooks.outbox import Outbox
-from inferq.webhooks.scripts import FAILED_S, MOST_FAILED
+from inferq.webhooks.scripts import FAILED_S
 from inferq.webhooks.signing import secret_of
+from notifier.webhooknetwork import Lookups
 from notifier.webhooks import Limits
 from tests.deployment import Deployment, Inbox, finished
 from tests.ear import listening
-from tests.hooking import MASTER, SECRET, becomes, ended, hooked, many_ended, sending, webhook_of
+from tests.hooking import (
+    MASTER,
+    NEW,
+    SECRET,
+    becomes,
+    ended,
+    hooked,
+    many_ended,
+    none_left,
+    sending,
+    webhook_of,
+)
 from tests.receiver import SILENT, Answer, Got, receiving
 from tests.support import eventually
 
-NEW = {"state": "pending", "attempts": 0, "last_status": None, "last_error": None, "next_at": None}
 ENDS: dict[str, Any] = {
     "done": finished,
     "failed": lambda one: fail(one.job.job_id, ErrorCode.ENGINE_CRASHED, "x", origin=one, bury=True),
@@ -121,11 +132,6 @@ async def test_deliveries_go_on_without_the_record(streams: Deployment) -> None:
             await eventually(lambda: none_left(streams), what="an empty queue")
     assert await streams.record(job_id) is None
     assert await streams.redis.exists(streams.names.webhook(job_id)) == 0
-
-
-async def none_left(streams: Deployment) -> bool:
-    """Say whether every webhook has come to its end."""
-    return await Outbox(streams.redis, streams.names).pending() == 0
 
 
 async def test_a_thousand_that_are_refused_twice_are_all_taken(streams: Deployment) -> None:
@@ -250,6 +256,18 @@ async def test_what_a_dead_sender_had_is_anothers(streams: Deployment) -> None:
     assert receiver.got[0].body == receiver.got[1].body
 
 
+async def test_what_was_forgotten_holds_up_nothing(streams: Deployment) -> None:
+    """However much of it stands before what has not been forgotten, in the same line."""
+    async with receiving() as receiver:
+        forgotten = await many_ended(streams, receiver.url(), 300)
+        await streams.redis.delete(*map(streams.names.webhook, forgotten))
+        job_id = await ended(streams, receiver.url())
+        async with sending(streams):
+            await becomes(streams, job_id, "delivered", timeout_s=3.0)
+        assert await none_left(streams)
+    assert len(receiver.got) == 1
+
+
 async def test_stopping_lets_a_try_come_to_its_end(streams: Deployment) -> None:
     """Within the grace; nothing new is begun."""
     slow = asyncio.Event()
@@ -267,55 +285,21 @@ async def test_stopping_lets_a_try_come_to_its_end(streams: Deployment) -> None:
     assert len(receiver.got) == 1
 
 
-async def test_a_frozen_sender_overwrites_nothing(streams: Deployment) -> None:
-    """A claim that has lapsed is another's, and what the first one found out is not written down."""
-    job_id = await ended(streams, "http://127.0.0.1:1/")
-    outbox = Outbox(streams.redis, streams.names)
-
-    async def claim(name: str, lease_ms: int) -> int:
-        claimed = await outbox.claim(name, lease_ms=lease_ms, most=5, share=5, free={})
-        return len(claimed.due)
-
-    assert await claim("first", 50) == 1
-    assert await claim("second", 10_000) == 0
-    await eventually(lambda: claim("second", 10_000), what="a lapsed claim")
-    assert not await outbox.settle(job_id, "first", "failed", last_status=410, last_error="gone")
-    assert await webhook_of(streams, job_id) == NEW
-    assert await outbox.settle(job_id, "second", "delivered", last_status=200, last_error=None)
-    assert not await outbox.settle(job_id, "second", "failed", last_status=410, last_error="gone")
-    assert (await webhook_of(streams, job_id))["state"] == "delivered"
-    assert await outbox.pending() == 0
-
-
-async def test_a_claim_takes_a_hosts_share(streams: Deployment) -> None:
-    """Never more in all than asked for, nor of one host; a host that has enough already is passed over."""
-    outbox = Outbox(streams.redis, streams.names)
-    for host in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
-        await many_ended(streams, f"http://{host}:1/", 10)
-
-    async def claim(most: int, **free: int) -> tuple[dict[str, int], bool]:
-        named = {host.replace("h", "127.0.0."): room for host, room in free.items()}
-        claimed = await outbox.claim("me", lease_ms=60_000, most=most, share=4, free=named)
-        hosts = [due.host for due in claimed.due]
-        return {host: hosts.count(host) for host in hosts}, claimed.left
-
-    assert await claim(6, h2=-1) == ({"127.0.0.3": 4, "127.0.0.4": 2}, True)
-    assert await claim(50, h3=0, h4=1) == ({"127.0.0.2": 4, "127.0.0.4": 1}, True)
-    assert await claim(50, h2=50, h3=50, h4=50) == ({"127.0.0.2": 6, "127.0.0.3": 6, "127.0.0.4": 7}, False)
-    claimed = await outbox.claim("me", lease_ms=1, most=50, share=50, free={})
-    assert (claimed.due, claimed.left, claimed.pending, claimed.failed) == ([], False, 30, 0)
-    assert claimed.next_ms is not None
-    assert 50_000 < claimed.next_ms <= 60_000
-
-
-async def test_what_has_outlived_its_time_is_dropped(streams: Deployment) -> None:
-    """A webhook that Redis has forgotten leaves no trace."""
-    job_id = await ended(streams, "http://127.0.0.1:1/")
-    assert 0 < await streams.redis.ttl(streams.names.webhook(job_id)) <= 3 * 86_400
-    await streams.redis.delete(streams.names.webhook(job_id))
-    claimed = await Outbox(streams.redis, streams.names).claim("x", lease_ms=1, most=9, share=9, free={})
-    assert (claimed.due, claimed.left, claimed.pending) == ([], False, 0)
-    assert await streams.redis.keys(f"{streams.names.namespace}webhooks*") == []
+async def test_an_owner_with_a_host_for_each_job_slows_nobody_else(streams: Deployment) -> None:
+    """Nine hundred names that never answer, all of one key: another's webhooks are told at once."""
+    names = "".join(f",h{number}.example" for number in range(900))
+    async with receiving(lambda got: SILENT, host="127.0.0.2") as dead, receiving() as alive:
+        for number in range(900):
+            await ended(streams, f"http://h{number}.example:{dead.port}/", "eve")
+        lookups = Lookups(lambda host, port: ["127.0.0.2"])
+        async with sending(streams, hosts=f"127.0.0.1{names}", lookups=lookups):
+            await dead.has(32)
+            for _ in range(20):
+                begun_s = time.monotonic()
+                seen = len(alive.got)
+                await ended(streams, alive.url(), "alice")
+                await alive.has(seen + 1)
+                assert time.monotonic() - begun_s < 1.0
 
 
 async def test_after_its_day_it_is_given_up_and_a_person_may_ask_for_another(streams: Deployment) -> None:
@@ -337,50 +321,3 @@ async def test_after_its_day_it_is_given_up_and_a_person_may_ask_for_another(str
             assert await outbox.retry([job_id]) == [False]
     assert receiver.got[2].at_s - receiver.got[1].at_s < 1.0
     assert (await outbox.failed(), await outbox.pending()) == (0, 0)
-
-
-async def test_those_that_failed_are_bounded(streams: Deployment) -> None:
-    """The oldest go, their webhooks with them, and those past their time."""
-    outbox, failed = Outbox(streams.redis, streams.names), streams.names.webhooks_failed
-    now_ms = int(time.time() * 1000)
-    many = {f"j{number}": now_ms - 1000 + number / 1000 for number in range(MOST_FAILED)}
-    await streams.redis.zadd(failed, many)
-    await streams.redis.zadd(failed, {"old": now_ms - FAILED_S * 1000 - 1000})
-    await streams.redis.hset(streams.names.webhook("j0"), "host", "x")
-    job_id = await ended(streams, "http://127.0.0.1:1/")
-    await outbox.claim("x", lease_ms=10_000, most=1, share=1, free={})
-    assert await outbox.settle(job_id, "x", "failed", last_status=410, last_error="gone")
-    assert await outbox.failed() == MOST_FAILED
-    assert await streams.redis.zscore(failed, "old") is None
-    assert await streams.redis.zscore(failed, "j0") is None
-    assert await streams.redis.exists(streams.names.webhook("j0")) == 0
-    assert await streams.redis.zscore(failed, job_id) is not None
-
-
-async def test_one_that_is_under_way_is_left_to_its_end(streams: Deployment) -> None:
-    """A retry does not send it twice at a time, but gives it a fresh day."""
-    outbox = Outbox(streams.redis, streams.names)
-    job_id = await ended(streams, "http://127.0.0.1:1/")
-    key = streams.names.webhook(job_id)
-    await streams.redis.hset(key, "since", 5)
-    (due,) = (await outbox.claim("x", lease_ms=10_000, most=1, share=1, free={})).due
-    assert due.since_ms == 5
-    assert await outbox.retry([job_id]) == [True]
-    assert int(await streams.redis.hget(key, "since") or 0) > 5
-    assert (await outbox.claim("y", lease_ms=10_000, most=1, share=1, free={})).due == []
-    assert await outbox.settle(job_id, "x", "delivered", last_status=200, last_error=None)
-
-
-async def test_a_second_end_takes_the_place_of_the_first(streams: Deployment) -> None:
-    """A record that was rebuilt ends again: what was queued is replaced, and what a try of it comes to is not kept."""
-    outbox = Outbox(streams.redis, streams.names)
-    origin = hooked(streams, "http://127.0.0.1:1/")
-    step: Step = finished(origin)
-    await streams.store.apply([step])
-    await outbox.claim("x", lease_ms=10_000, most=1, share=1, free={})
-    await streams.redis.delete(streams.names.job(origin.job.job_id))
-    await streams.store.apply([step])
-    assert not await outbox.settle(origin.job.job_id, "x", "delivered", last_status=200, last_error=None)
-    (due,) = (await outbox.claim("y", lease_ms=10_000, most=1, share=1, free={})).due
-    assert due.job_id == origin.job.job_id
-    assert await outbox.pending() == 1

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import signal
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -197,6 +199,48 @@ async def test_one_that_is_forgotten_says_so(api: FakeApi) -> None:
 
     await apart(work)
     await eventually(lambda: not ours(), what="the thread's end")
+
+
+async def test_a_forked_process_is_told_to_make_its_own(api: FakeApi) -> None:
+    """The thread is the parent's, whose sockets stay as they are; closing it there, or forgetting it, does nothing."""
+
+    def child(client: inferq.Client) -> int:
+        # A default action: whatever hangs is ended.
+        signal.alarm(10)
+        try:
+            client.check()
+        except inferq.ClientClosed as error:
+            client.close()
+            client.__del__()
+            return 7 if "forked" in str(error) else 1
+        return 2
+
+    def work() -> None:
+        with inferq.Client(api.url) as client:
+            client.check()
+            process = os.fork()
+            if not process:
+                os._exit(child(client))
+            assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 7
+            client.check()
+
+    await apart(work)
+
+
+async def test_one_string_is_no_list(api: FakeApi) -> None:
+    """Neither of texts nor of jobs, for either client."""
+
+    def work() -> None:
+        with inferq.Client(api.url) as client:
+            for call in (client.submit_many, lambda one: list(client.stream(one))):
+                with pytest.raises(TypeError, match="put it into a list"):
+                    call("abc")
+
+    await apart(work)
+    async with inferq.AsyncClient(api.url) as client:
+        with pytest.raises(TypeError, match="put it into a list"):
+            await anext(client.stream("abc"))
+    assert api.calls == []
 
 
 def test_its_own_thread_cannot_call_it() -> None:

@@ -370,6 +370,27 @@ async def test_where_push_is_can_be_asked_for(api: FakeApi) -> None:
     assert len(api.of("/asyncapi.json")) == 1
 
 
+async def test_where_push_is_is_asked_again_where_nobody_said(api: FakeApi) -> None:
+    """An API that did not answer, or did not know, may know later; the job is polled meanwhile."""
+    not_ended(api)
+    polling_only, asked = api.answerer, list[Call]()
+
+    def answer(call: Call) -> Any:
+        if call.path != "/asyncapi.json":
+            return polling_only(call)
+        asked.append(call)
+        server = {"host": api.push_url.removeprefix("ws://"), "protocol": "ws"}
+        if len(asked) < 3:
+            return Answer(status=(None, 502)[len(asked) - 1])
+        return Answer(body={"servers": {"n": server}})
+
+    api.answerer = answer
+    async with client_of(api, later_s=0.05) as client:
+        assert (await client.wait("a" * 32, timeout_s=10.0)).status is Status.DONE
+    assert (len(asked), api.subscribed()) == (3, ["a" * 32])
+    assert api.polls
+
+
 async def test_where_push_is_not_known_jobs_are_polled_until_a_submit_tells(api: FakeApi) -> None:
     """At once, since there is nothing to wait for."""
     async with inferq.AsyncClient(api.url) as client:

@@ -102,6 +102,24 @@ async def test_without_its_notifier_results_come_all_the_same(rig: SdkRig) -> No
         assert (await waiting).label == "GOOD"
 
 
+async def test_who_watches_a_job_that_is_watched_sees_its_state_too(rig: SdkRig) -> None:
+    """Whoever watched it before, with updates or without, sees nothing twice."""
+    async with inferq.AsyncClient(rig.url) as client:
+        job = await client.submit("GOOD")
+        waiting = asyncio.create_task(client.wait(job))
+        streams = [client.stream([job], updates=True)]
+        assert (await anext(streams[0])).status is Status.QUEUED
+        await rig.start(job.job_id)
+        assert (await anext(streams[0])).status is Status.RUNNING
+        streams.append(client.stream([job], updates=True))
+        assert (await asyncio.wait_for(anext(streams[1]), 10.0)).status is Status.RUNNING
+        await rig.finish(job.job_id)
+        for stream in streams:
+            # It is started once more before it ends, which may or may not be seen.
+            assert [record.seq async for record in stream] in ([3, 4], [4])
+        assert (await waiting).seq == 4
+
+
 async def test_the_jobs_of_another_key_are_not_there(streams: Deployment) -> None:
     """Neither pushed nor read nor cancelled; without a key nothing is."""
     async with sdk_rig(streams, api_keys=KEYS) as rig:

@@ -261,6 +261,28 @@ async def test_when_nothing_is_accepted_any_more_every_text_has_its_refusal(
     assert {one.code for one in others if isinstance(one, inferq.Refusal)} == {"queue_full"}
 
 
+async def test_texts_that_are_slow_to_come_take_no_patience(api: FakeApi) -> None:
+    """What comes after long is tried for as long as what came first."""
+    patience_s = 0.5
+    loop = asyncio.get_running_loop()
+
+    def answer(call: Call) -> Answer:
+        return problem(503, "queue_full") if len(api.calls) == 2 else api.accept(call)
+
+    async def coming() -> AsyncIterator[str]:
+        for number in range(257):
+            yield str(number)
+        # The last came in time to send the others, and goes by itself when no more come.
+        begun_s = loop.time()
+        await eventually(lambda: loop.time() - begun_s > 2 * patience_s, what="the end of patience")
+
+    api.answerer = answer
+    async with inferq.AsyncClient(api.url, timeout_s=patience_s) as client:
+        outcomes = await client.submit_many(coming())
+    assert [type(one) for one in outcomes] == [inferq.Job] * 257
+    assert len(api.calls) == 3
+
+
 async def test_a_key_that_is_refused_ends_the_call(api: FakeApi) -> None:
     """It is so for every text."""
     in_turn(api, *[problem(401, "unauthorized")] * 10)
@@ -278,19 +300,20 @@ async def test_texts_that_are_none_are_refused_here(api: FakeApi, texts: Any) ->
     assert api.calls == []
 
 
-async def test_a_text_too_large_to_share_a_request_is_refused_alone(api: FakeApi) -> None:
-    """The others are accepted."""
-
-    def answer(call: Call) -> Answer:
-        return problem(413, "body_too_large") if len(call.body) > 4 * 2**20 else api.accept(call)
-
-    api.answerer = answer
+async def test_a_text_too_large_for_a_request_is_refused_alone(api: FakeApi) -> None:
+    """Without being sent; the others are accepted, and alone it is an error at once."""
+    huge = "x" * (64 * 2**10)
     async with inferq.AsyncClient(api.url) as client:
-        before, large, after = await client.submit_many(["a", "x" * (4 * 2**20 + 1), "b"])
-    assert isinstance(large, inferq.Refusal)
-    assert isinstance(before, inferq.Job)
-    assert isinstance(after, inferq.Job)
-    assert large.code == "body_too_large"
+        before, large, after = await client.submit_many(["a", huge, "b"])
+        assert isinstance(large, inferq.Refusal)
+        assert isinstance(before, inferq.Job)
+        assert isinstance(after, inferq.Job)
+        assert (large.index, large.code) == (1, "body_too_large")
+        assert [text["text"] for text in api.calls[0].json["inputs"]] == ["a", "b"]
+        assert [type(one).__name__ for one in await client.submit_many([huge])] == ["Refusal"]
+        with pytest.raises(inferq.BadRequest, match="body_too_large"):
+            await client.submit(huge)
+    assert len(api.calls) == 1
 
 
 @pytest.mark.parametrize("body", [b"<html>", json.dumps({"ok": True}).encode()])

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from inferq.cli.asked import LONGEST_LINE_BYTES, Asked, Options, Unreadable, from_json, from_text
+from inferq.cli.asked import LONGEST_LINE_BYTES, Asked, Unreadable, from_json, from_text
+from inferq.sdk.batches import Options
 
 COMMON = Options(model="builtin", priority="bulk", deadline_ms=500, webhook="https://a.example/")
 
@@ -25,6 +26,13 @@ def test_an_object_asks_for_itself_first() -> None:
     asked = from_json(json.dumps(own), COMMON)
     assert isinstance(asked, Asked)
     assert {"text": asked.text, **asked.options.fields} == own
+
+
+def test_an_object_may_want_no_webhook() -> None:
+    """An empty one is asked for as such: the API takes it for none, whatever the key has."""
+    asked = from_json('{"text":"x","webhook":""}', COMMON)
+    assert isinstance(asked, Asked)
+    assert asked.options.fields["webhook"] == ""
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ def _all(names: Names) -> list[str]:
         names.webhooks,
         names.webhooks_due,
         names.webhooks_failed,
-        names.webhook_hosts,
+        names.webhook_owners,
+        names.webhooks_owned,
         names.webhook("a1"),
         names.batchers,
         names.ingresses,
@@ -189,6 +190,6 @@ def test_a_queue_of_dead_letters_is_bounded_and_keeps_what_is_looked_at() -> Non
 def test_webhooks_have_names_of_their_own() -> None:
     """The scripts make some of them from what names begin with."""
     names = Names(namespace="t-")
-    sets = [names.webhooks_due, names.webhooks_failed, names.webhook_hosts]
-    assert sets == ["t-webhooks-due", "t-webhooks-failed", "t-webhooks-hosts"]
+    kept = [names.webhooks_due, names.webhooks_failed, names.webhook_owners, names.webhooks_owned]
+    assert kept == ["t-webhooks-due", "t-webhooks-failed", "t-webhooks-owners", "t-webhooks-owned"]
     assert (names.webhooks, names.webhook("a1")) == ("t-webhooks", "t-webhook:a1")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inferq.jobs import OpenJob, Status
-from inferq.rows import FIELDS, OPEN_FIELDS, is_late, open_job, owner_of, render, status_of
+from inferq.rows import FIELDS, NO_ROW, OPEN_FIELDS, is_late, open_job, owner_of, render, status_of
 
 OPEN = [b"queued", b"2000", b"1000", b"inference.requests", b"{}"]
 
@@ -49,6 +49,13 @@ def test_whose_job_it_is() -> None:
 def test_a_job_is_late_until_it_ends(status: bytes, due_ms: bytes, late: bool) -> None:
     """From the moment on that it is due."""
     assert is_late(row(status, due_ms=due_ms), 5.0) is late
+
+
+def test_what_cannot_be_read_of_a_record_says_nothing() -> None:
+    """Whoever reads it together with others gets those; no key is its owner."""
+    assert not is_late(row(b"queued", due_ms=b"soon"), 5.0)
+    assert owner_of(row(b"queued", owner=b"al\xffice")) not in ("", "alice")
+    assert render("abc", NO_ROW) is None
 
 
 def test_an_open_job_is_read() -> None:

@@ -15,6 +15,7 @@ from inferq.redaction import redact
 from inferq.settings import (
     PLANNED,
     Settings,
+    exposed,
     load,
     require_servers,
     to_environ,
@@ -287,6 +288,26 @@ def test_a_slip_of_the_pen_is_found() -> None:
         "PATH": "/",
     }
     assert unknown(environ) == ["INFERQ_HOSTS", "INFERQ_MAX_WAIT"]
+
+
+def test_a_secret_in_a_flag_is_warned_of() -> None:
+    """Each by its flag and never its text; a file's name, a URL without a password and no secret at all are none."""
+    secrets = {
+        "webhook_secret": "whsec_" + "A" * 32,
+        "api_keys": "alice:0123456789abcdef",
+        "redis_url": "redis://:pw@127.0.0.1:1",
+    }
+    warnings = exposed({**secrets, "broker_url": "amqp://127.0.0.1", "host": "127.0.0.1"})
+    assert sorted(warning.split(" ")[0] for warning in warnings) == [
+        "--api-keys",
+        "--redis-url",
+        "--webhook-secret",
+    ]
+    assert warnings[-1].endswith(
+        "can be read by everybody on this machine: set INFERQ_WEBHOOK_SECRET instead"
+    )
+    assert not any(text in warning for text in secrets.values() for warning in warnings)
+    assert exposed({"webhook_secret": "", "api_keys": "@keys", "redis_url": "redis://127.0.0.1:1"}) == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "inferq.example"])

@@ -86,6 +86,21 @@ def test_an_end_is_told_whatever_its_seq_but_once(status: Status) -> None:
     assert it.announced(event(status, 2))
 
 
+def test_who_watches_what_has_ended_for_others_begins_anew() -> None:
+    """Its look may find a record that was lost and rebuilt, which ends with the `seq` that others were told."""
+    it, (first,), _ = watched("j")
+    it.looked(event("queued", 1))
+    assert it.announced(event("done", 3))
+    second = it.begin("j", ignore)
+    it.looked(event("queued", 1))
+    assert it.announced(event("running", 2)) == (first, second)
+    assert it.announced(event("done", 3)) == (first, second)
+    it.begin("j", ignore)
+    it.looked(event("done", 3))
+    assert not it.announced(event("done", 3))
+    assert not it.found(event("done", 3))
+
+
 def test_what_a_first_look_finds_is_known() -> None:
     """Neither it nor what is older is told; what comes after is."""
     it, _, _ = watched("j")

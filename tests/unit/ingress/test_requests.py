@@ -24,6 +24,7 @@ from ingress.requests import (
     check_webhook,
     decode,
     wants_cached,
+    wants_webhook,
 )
 
 FILE = Path(__file__).parents[2] / "data" / "requests.jsonl"
@@ -318,12 +319,15 @@ def test_a_hostile_header_is_read_in_one_pass() -> None:
         (None, "https://key.example/", "https://key.example/"),
         ("https://a.example/", "https://key.example/", "https://a.example/"),
         ("https://a.example/", "", "https://a.example/"),
+        ("", "https://key.example/", ""),
+        ("", "", ""),
     ],
 )
 def test_a_webhook_is_the_jobs_own_or_its_keys(asked: str | None, default: str, webhook: str) -> None:
-    """What the request names goes before what its key has."""
-    policy = Policy(hosts=Hosts(), secret=True)
-    assert check_webhook(InferRequest(text="a", webhook=asked), policy, default) == webhook
+    """What the request names goes before what its key has, be it none."""
+    policy, request = Policy(hosts=Hosts(), secret=True), InferRequest(text="a", webhook=asked)
+    assert check_webhook(request, policy, default) == webhook
+    assert wants_webhook(request, default) is bool(webhook)
 
 
 def test_a_webhook_that_is_not_taken_is_pointed_at() -> None:

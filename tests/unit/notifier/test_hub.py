@@ -1,7 +1,9 @@
 """Who watches what: registrations, owners, ends, leaving, and what it costs."""
 
+import gc
 import random
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +12,7 @@ import pytest
 
 from inferq.apikeys import ANYONE, Caller
 from inferq.messages import Event
+from inferq.watched import Watched
 from notifier.hub import Hub, Member
 from notifier.mailbox import Ledger
 from notifier.topic import FRAME_BYTES, Topic
@@ -279,6 +282,55 @@ def test_a_record_that_is_gone_ends_the_subscription() -> None:
     assert (client.lost, gone.lost, client.jobs, len(room.hub)) == (["j"], [], 0, 0)
 
 
+@pytest.mark.parametrize("status", ["running", "done"])
+def test_a_record_that_is_gone_before_its_look_is_told_is_unknown(status: str) -> None:
+    """Nothing of it would come any more; who watches the job since, rebuilt, is not concerned."""
+    room = Room()
+    late, again = room.client(), room.client()
+    topic = room.hub.pin("j")
+    room.watchers["j"](None)
+    room.subscribe(again, event("j", 1))
+    room.hub.learn(topic, "", event("j", 3, status))
+    room.hub.join(late, topic)
+    room.hub.unpin(topic)
+    assert (late.reads(), late.lost, late.jobs) == ([], ["j"], 0)
+    assert room.hub.watches(again, "j")
+    room.hub.quit(again, "j")
+    assert (len(room.hub), room.hub.registrations, room.watchers) == (0, 0, {})
+
+
+def test_a_record_that_is_gone_is_let_go() -> None:
+    """Those who watched it keep an empty topic in their lists for a while."""
+    room = Room()
+    client = room.client()
+    room.subscribe(client, event("j", 1))
+    client.reads()
+    room.watchers["j"](None)
+    assert [topic.event for topic in client.topics] == [None]
+
+
+def test_what_has_ended_is_freed_at_once() -> None:
+    """No cycle is left for a collector that hardly ever runs: not at an end, and not when the last member quits."""
+    feed = Watched(lambda job_id: None)
+    watchers: list[weakref.ref[Callable[[Event | None], None]]] = []
+
+    def watch(job_id: str, watcher: Callable[[Event | None], None]) -> Callable[[], None]:
+        watchers.append(weakref.ref(watcher))
+        return feed.begin(job_id, watcher)
+
+    hub = Hub(watch)
+    gc.disable()
+    try:
+        hub.pin("ends")
+        hub.unpin(hub.pin("quit"))
+        (watcher,) = [found for each in watchers if (found := each()) is not None]
+        watcher(event("ends", 2, "done"))
+        del watcher
+        assert [each() for each in watchers] == [None, None]
+    finally:
+        gc.enable()
+
+
 def test_an_error_is_sent_in_its_turn() -> None:
     """Behind what was there before."""
     room = Room()
@@ -287,6 +339,16 @@ def test_an_error_is_sent_in_its_turn() -> None:
     room.hub.note(client, "not_found", "no such job", "k")
     frames = [msgspec.json.decode(wire[wire.index(b"{") :]) for wire in client.mailbox.take(10_000)]
     assert frames[1] == {"type": "error", "code": "not_found", "detail": "no such job", "job_id": "k"}
+
+
+def test_who_has_left_is_sent_no_error() -> None:
+    """Nobody would let go of it, and what is counted as held would never be less again."""
+    room = Room()
+    client = room.client()
+    room.hub.leave(client)
+    assert not room.hub.reap(4)
+    room.hub.note(client, "not_found", "no such job", "k")
+    assert (len(client.mailbox), room.hub.ledger.held_bytes) == (0, 0)
 
 
 def test_who_left_is_taken_out_piece_by_piece() -> None:
@@ -341,6 +403,35 @@ def test_all_mailboxes_together_are_bounded() -> None:
     room.hub.leave(idle)
     room.hub.reap(4)
     assert room.hub.ledger.held_bytes <= 10_000
+
+
+def test_mailboxes_of_those_who_left_come_before_their_lists() -> None:
+    """All that they hold is let go before anybody is taken out of topics: until then others would have to leave."""
+    room = Room()
+    clients = [room.client() for _ in range(2)]
+    for client in clients:
+        for number in range(50):
+            room.subscribe(client, event(f"{client.number}-{number}", 1))
+    for client in clients:
+        room.hub.leave(client)
+    room.hub.reap(100)
+    assert (room.hub.ledger.held_bytes, room.hub.registrations) == (0, 100)
+    while room.hub.reap(7):
+        pass
+    assert room.hub.registrations == 0
+
+
+def test_who_is_crowded_out_by_an_end_is_not_sent_it() -> None:
+    """Others are, each in its turn."""
+    room = Room(most_held_bytes=5000)
+    first, fullest = room.client(), room.client()
+    for client in (first, fullest):
+        room.subscribe(client, event("j", 1))
+        client.reads()
+    room.hub.note(fullest, "x", "y" * 4000)
+    room.watchers["j"](event("j", 2, "done", pad="x" * 1500))
+    assert fullest.said == ["crowded out"]
+    assert (first.reads(), len(fullest.mailbox)) == ([("job.done", "j", 2)], 1)
 
 
 def test_lists_of_what_has_ended_do_not_grow() -> None:

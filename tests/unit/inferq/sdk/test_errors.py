@@ -1,11 +1,12 @@
 """Which error is made of what, and what it carries."""
 
+import pickle
 import re
 from datetime import UTC, datetime
 
 import pytest
 
-from inferq.errors import InferqError
+from inferq.errors import FieldError, InferqError
 from inferq.jobs import ErrorCode, JobError, Status
 from inferq.sdk import errors
 from inferq.sdk.records import Record
@@ -71,6 +72,31 @@ def test_a_wait_that_took_too_long_is_a_timeout_error() -> None:
     """So code that knows nothing of inferq understands it."""
     assert isinstance(errors.WaitTimeout("d", job_id="j"), TimeoutError)
     assert (errors.Unreachable("d").code, errors.ClientClosed().code) == ("unreachable", "closed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.refusal(
+            429,
+            "quota_exceeded",
+            "d",
+            errors=[FieldError(pointer="/text", detail="no")],
+            retry_after_s=2.0,
+            job_id="j",
+        ),
+        errors.of_record(record(Status.FAILED, JobError(code=ErrorCode.ENGINE_CRASHED, detail="gone"))),
+        errors.Unreachable("d"),
+        errors.WaitTimeout("d", job_id="j"),
+        errors.ClientClosed(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_comes_whole_out_of_another_process(error: errors.ClientError) -> None:
+    """One that cannot be unpickled breaks the whole process pool that it is raised in."""
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))
 
 
 def test_the_tree_is_drawn_as_it_is() -> None:

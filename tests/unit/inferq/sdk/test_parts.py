@@ -1,18 +1,30 @@
 """The small pure parts: patience, batches, fates of sockets, shapes."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 
 from inferq.jobs import Status
-from inferq.sdk.batches import MOST_BYTES, MOST_INPUTS, Batch, Options, body_of, check_key, join, key_of
+from inferq.sdk.batches import (
+    MOST_BODY_BYTES,
+    MOST_BYTES,
+    MOST_INPUTS,
+    Batch,
+    Options,
+    body_of,
+    check_key,
+    join,
+    key_of,
+)
 from inferq.sdk.errors import BadRequest, JobFailed, JobNotFound
 from inferq.sdk.fates import Fate, fate_of, may_carry, socket_url
 from inferq.sdk.patience import Patience, Retries
 from inferq.sdk.records import decode_record
-from inferq.sdk.shapes import Job, Refusal, id_of, result_of
+from inferq.sdk.shapes import Job, Refusal, id_of, result_of, several
 
 RECORD: dict[str, Any] = {
     "job_id": "j", "status": "done", "seq": 3, "model": "m", "error": None, "cached": True, "attempt": 1,
@@ -55,21 +67,32 @@ def test_a_body_has_what_was_given() -> None:
         body_of(5, {})  # type: ignore[arg-type]  # on purpose
 
 
+@pytest.mark.parametrize(
+    "text", ["x" * MOST_BODY_BYTES, "\ud83d" * MOST_BODY_BYTES], ids=["text", "surrogates"]
+)
+def test_a_body_that_no_api_reads_is_refused_here(text: str) -> None:
+    """One hangs up on it, which looks like a connection that broke; the largest that it reads is made."""
+    with pytest.raises(BadRequest, match="more than 65,536 bytes") as caught:
+        body_of(text, {})
+    assert (caught.value.status, caught.value.code) == (413, "body_too_large")
+    assert len(body_of("x" * (MOST_BODY_BYTES - len('{"text":""}')), {})) == MOST_BODY_BYTES
+
+
 def test_a_batch_is_bounded_in_inputs_and_bytes() -> None:
-    """256 inputs; a text that is too large by itself finds room in an empty batch alone."""
+    """256 inputs; what was refused keeps its place and has no bytes."""
     batch = Batch()
     while batch.takes(b"{}"):
         batch.add(b"{}")
+    assert batch.bodies == [b"{}"] * MOST_INPUTS
+    assert len(json.loads(join([b"{}"] * MOST_INPUTS))["inputs"]) == MOST_INPUTS
+    batch, large = Batch(), b"x" * MOST_BODY_BYTES
+    while batch.takes(large):
+        batch.add(large)
+    assert MOST_BYTES - 2 * len(large) < len(large) * len(batch.bodies) < MOST_BYTES
+    refused = BadRequest("body_too_large", "too large", status=413)
+    while batch.takes(refused):
+        batch.add(refused)
     assert len(batch.bodies) == MOST_INPUTS
-    assert len(json.loads(join(batch.bodies))["inputs"]) == MOST_INPUTS
-    large = b"x" * (MOST_BYTES + 1)
-    batch = Batch()
-    assert batch.takes(large)
-    batch.add(large)
-    assert not batch.takes(b"{}")
-    batch = Batch()
-    batch.add(b"{}")
-    assert not batch.takes(large)
 
 
 def test_a_batch_has_a_key_of_its_own_for_each_content() -> None:
@@ -129,6 +152,26 @@ def test_a_key_does_not_leave_an_encrypted_path() -> None:
     assert may_carry(None, api_secure=True, url="ws://h/ws")
 
 
+def test_a_shell_shows_what_one_looks_for() -> None:
+    """Neither the whole record in a result, nor its JSON in a record; rich shows the same."""
+    record = decode_record(json.dumps(RECORD).encode())
+    result = "{'label': 'GOOD', 'score': 0.75, 'scores': {'GOOD': 0.75}, 'truncated': False}"
+    assert repr(record) == f"Record(job_id='j', status='done', seq=3, result={result})"
+    assert repr(result_of(record)) == (
+        "Result(label='GOOD', score=0.75, scores={'GOOD': 0.75}, truncated=False, cached=True, job_id='j')"
+    )
+    error = {"code": "inference_failed", "detail": "no"}
+    failed = decode_record(json.dumps(RECORD | {"status": "failed", "result": None, "error": error}).encode())
+    assert repr(failed).startswith("Record(job_id='j', status='failed', seq=3, error=JobError(")
+
+
+def test_a_string_is_no_list_of_things() -> None:
+    """Its characters are not what anybody meant."""
+    assert several(["a"], "texts") == ["a"]
+    with pytest.raises(TypeError, match="texts must be several, not one string: put it into a list"):
+        several("a", "texts")
+
+
 def test_a_record_keeps_the_json_that_it_came_as() -> None:
     """Whatever that says of itself, and with fields that this version does not know."""
     raw = json.dumps(RECORD).encode()
@@ -181,3 +224,13 @@ def test_a_record_of_another_kind_is_no_classification() -> None:
     with pytest.raises(JobFailed, match="no_result") as caught:
         result_of(record)
     assert caught.value.record == record
+
+
+def test_the_client_brings_nothing_of_the_services() -> None:
+    """Nor does the package bring the client: each imports what it uses."""
+    heavy = "{'inferq.settings', 'redis', 'starlette', 'standardwebhooks', 'aiormq', 'onnxruntime', 'typer'}"
+    script = (
+        "import sys, inferq; assert 'httpx' not in sys.modules; inferq.Client;"
+        f" found = {heavy} & set(sys.modules); assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60.0)

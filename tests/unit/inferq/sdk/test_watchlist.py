@@ -39,6 +39,22 @@ def test_jobs_that_are_added_together_are_subscribed_in_one_message() -> None:
     assert (it.speaks, said(it), it.subscribed_jobs, it.polled_jobs, len(it)) == (False, [], 3, 0, 3)
 
 
+def test_who_comes_later_is_told_too() -> None:
+    """The job is subscribed once more, without the `seq` that others have seen, and keeps its one place."""
+    it = listed("a", up=True, most_jobs=2)
+    said(it)
+    assert it.heard("a", 2, final=False, now_s=0.0)
+    assert not it.heard("a", 2, final=False, now_s=0.0)
+    it.again("a")
+    it.again("unknown")
+    assert said(it) == [{"action": "subscribe", "job_ids": ["a"]}]
+    assert it.subscribed_jobs == 1
+    assert it.heard("a", 2, final=False, now_s=0.0)
+    it.again("a")
+    assert it.heard("a", 3, final=True, now_s=0.0)
+    assert (said(it), it.subscribed_jobs, len(it)) == ([], 0, 0)
+
+
 def test_nothing_is_said_while_the_socket_is_down() -> None:
     """Nor is there a wish to; when it comes up, everything is said."""
     it = listed("a")

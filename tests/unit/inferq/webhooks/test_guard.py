@@ -80,8 +80,11 @@ def test_a_name_is_no_address(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["256.1.1.1", "1.2.3.4.5", "1.2.3.256", "4294967296", "1.256.1", "09", "::g", "fe80::1%eth0", "1:2"],
-)
+    [
+        "256.1.1.1", "1.2.3.4.5", "1.2.3.256", "4294967296", "1.256.1", "09", "::g", "fe80::1%eth0", "1:2", "8_8.8.8.8",
+        "9.-1.0.5", "0x0x7f.1", "0o17.1", "a.1",
+    ],
+)  # fmt: skip  # texts side by side
 def test_what_is_meant_as_an_address_and_is_none_is_refused(text: str) -> None:
     """It is not looked up as a name."""
     with pytest.raises(ValueError, match=r"."):

@@ -14,11 +14,11 @@ import schemathesis
 
 from inferq import errors
 from inferq.errors import HttpError
-from inferq.feed import snapshot
 from inferq.heartbeats import BatchTotals, CacheTotals
 from inferq.jobs import FINAL, JobRecord
 from inferq.keyring import KeyRing
 from inferq.server import Checks
+from inferq.snapshots import snapshot
 from inferq.telemetry import Metrics
 from ingress import problems, requests
 from ingress.answers import Accepted, AcceptedItem, BatchAnswer, BatchRefused, RefusedItem

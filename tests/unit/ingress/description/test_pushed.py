@@ -10,9 +10,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from inferq.feed import snapshot
 from inferq.frames import frame, problem
 from inferq.jobs import Status
+from inferq.snapshots import snapshot
 from ingress.description.examples import EXAMPLES, JOB_ID
 from ingress.description.frames import MEANINGS, MOST_JOB_IDS, SAID
 from ingress.description.pushed import asyncapi
