@@ -40,6 +40,9 @@ CLOSE_AT_A_TIME: Final = 100
 
 PROBLEM_TYPE: Final = "application/problem+json"
 _NOT_FOUND: Final = b'{"type":"about:blank","title":"No such path","status":404,"code":"not_found"}'
+_NOT_ALLOWED: Final = (
+    b'{"type":"about:blank","title":"Method not allowed","status":405,"code":"method_not_allowed"}'
+)
 _RESTARTS: Final = b'{"type":"about:blank","title":"The server restarts","status":503,"code":"unavailable"}'
 _JOB_PATH: Final = re.compile(r"/ws/jobs/([0-9a-f]{32})")
 
@@ -124,17 +127,20 @@ class Notifier:
 
     def asked(self, connection: Connection, request: Request) -> None:
         """Answer a probe, or a handshake."""
-        path = request.path.partition("?")[0]
-        if path == "/healthz":
-            connection.respond(_response(200, b'{"status":"ok"}'))
+        path, bare = request.path.partition("?")[0], request.method == "HEAD"
+        upgrade = request.headers.get_all("Upgrade")
+        if not upgrade and request.method not in ("GET", "HEAD"):
+            connection.respond(_response(405, _NOT_ALLOWED, PROBLEM_TYPE))
+        elif path == "/healthz":
+            connection.respond(_response(200, b'{"status":"ok"}', bare=bare))
         elif path == "/readyz":
-            task = asyncio.create_task(self._readiness(connection), name="readiness")
+            task = asyncio.create_task(self._readiness(connection, bare), name="readiness")
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
         elif path == "/metrics":
-            connection.respond(_response(200, self._metrics.render(), METRICS_TYPE))
-        elif not request.headers.get_all("Upgrade"):
-            connection.respond(_response(404, _NOT_FOUND, PROBLEM_TYPE))
+            connection.respond(_response(200, self._metrics.render(), METRICS_TYPE, bare=bare))
+        elif not upgrade:
+            connection.respond(_response(404, _NOT_FOUND, PROBLEM_TYPE, bare=bare))
         elif self._listening is None:
             connection.respond(_response(503, _RESTARTS, PROBLEM_TYPE))
         elif connection.accept(request):
@@ -176,9 +182,9 @@ class Notifier:
             if number % CLOSE_AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
-    async def _readiness(self, connection: Connection) -> None:
+    async def _readiness(self, connection: Connection, bare: bool) -> None:
         status, body = await readiness(self._checks)
-        connection.respond(_response(status, body))
+        connection.respond(_response(status, body, bare=bare))
 
     def _welcome(self, connection: Connection, path: str, headers: Headers) -> None:
         if self._sockets > self._max_sockets:
@@ -229,6 +235,11 @@ class Notifier:
             self.desk.await_end(session, job[1])
 
 
-def _response(status: int, body: bytes, media_type: str = "application/json") -> Response:
+def _response(
+    status: int, body: bytes, media_type: str = "application/json", *, bare: bool = False
+) -> Response:
+    """Make an answer; a ``bare`` one, to HEAD, only says how long its body would be."""
     headers = Headers({"Content-Type": media_type, "Content-Length": str(len(body)), "Connection": "close"})
-    return Response(status, http.HTTPStatus(status).phrase, headers, body)
+    if status == 405:
+        headers["Allow"] = "GET, HEAD"
+    return Response(status, http.HTTPStatus(status).phrase, headers, b"" if bare else body)

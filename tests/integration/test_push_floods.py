@@ -91,6 +91,23 @@ async def test_those_that_never_ask_keep_nobody_out(
             raw.close()
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/none"])
+async def test_probes_are_looked_at_and_not_changed(streams: Deployment, path: str) -> None:
+    """HEAD gets no body; any other method is refused."""
+    async with notifying(streams) as notifier:
+        for method in (b"GET", b"HEAD", b"POST", b"DELETE"):
+            raw = await open_raw(notifier.port, path, handshake=False)
+            await raw.send(method + f" {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+            answer = b""
+            while piece := await raw.read():
+                answer += piece
+            raw.close()
+            head, _, body = answer.partition(b"\r\n\r\n")
+            refused = method in (b"POST", b"DELETE")
+            assert (b" 405 " in head) == refused == (b"Allow: GET, HEAD" in head)
+            assert bool(body) == (method != b"HEAD")
+
+
 async def gone(raw: RawSocket) -> bool:
     """Wait until a connection has ended."""
     try:
