@@ -30,11 +30,12 @@ _SEQ: Final = re.compile(rb"[0-9]{1,15}")
 def last_seen(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
     """Return the `seq` that a client was last told, by the last `Last-Event-ID` that it sends; None without one.
 
-    Names are in lower case, as ASGI hands them over.
+    Names are in lower case, as ASGI hands them over; white space around a value is no part of it (RFC 9110, 5.5).
     """
     seq = None
     for name, value in headers:
         if name == b"last-event-id":
+            value = value.strip(b" \t")
             seq = int(value) if _SEQ.fullmatch(value) else None
     return seq
 

@@ -285,7 +285,6 @@ class Connection(asyncio.BufferedProtocol):
             self.close(UNANSWERED, "a ping was not answered")
             return
         self._heard = False
-        self._pace.forgive()
         if not self.paused:
             self._protocol.send_ping(b"")
             self._send()

@@ -13,7 +13,7 @@ from typing import Final
 
 FEW_FRAMES: Final = 16
 MOST_FLOODS: Final = 200
-"""Reads with too short frames between two pings of ours."""
+"""Reads of nothing but too short frames, in all: where many flood, each has few in any time."""
 
 _ALL: Final = memoryview(bytearray(16 * 1024))
 _LEAST: Final = _ALL[:512]
@@ -43,7 +43,3 @@ class Pace:
         elif much:
             self.buffer = _ALL[: 2 * len(self.buffer)]
         return much
-
-    def forgive(self) -> None:
-        """Begin to count anew."""
-        self._floods = 0
