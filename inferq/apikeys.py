@@ -16,7 +16,7 @@ Rules:
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from inferq.webhooks.url import parse as parse_webhook
@@ -38,7 +38,8 @@ _HEX: Final = re.compile(r"[0-9A-Fa-f]{64}")
 class Caller:
     """Who calls: the name of its key, and what that may do; 0 is no limit.
 
-    ``webhook`` is the URL that is told of its jobs' ends where these name none; empty for none.
+    ``webhook`` is the URL that is told of its jobs' ends where these name none; empty for none. ``digest`` is
+    its key's, and no part of who it is.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Caller:
     rate_per_s: int = 0
     jobs: int = 0
     webhook: str = ""
+    digest: bytes = field(default=b"", repr=False, compare=False)
 
     @property
     def limited(self) -> bool:
@@ -76,6 +78,7 @@ class Entry:
             rate_per_s=rate_per_s if self.rate_per_s is None else self.rate_per_s,
             jobs=jobs if self.jobs is None else self.jobs,
             webhook=self.webhook,
+            digest=self.digest,
         )
 
 

@@ -29,6 +29,7 @@ class Follower:
         self._untold = Untold()
         self._bell: asyncio.Future[bool] = self._loop.create_future()
         self.left = self.stopped = False
+        self.caller: Caller | None = None
         self._unwatch = feed.watch(job_id, self._hear)
 
     async def begin(self, caller: Caller) -> Event:
@@ -38,6 +39,7 @@ class Follower:
             JobNotFound: there is no such job, or it is another key's.
             Unavailable: Redis is away.
         """
+        self.caller = caller
         (found,) = await self._feed.look([self._job_id])
         if found is None or not may_see(caller, found.owner):
             raise JobNotFound(UNKNOWN)

@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hmac import compare_digest
 from pathlib import Path
 from typing import Final
@@ -54,6 +54,7 @@ class KeyRing:
         self._file = None if name is None else Path(name).absolute()
         self._mark: _Mark | None = None
         self._complaint = ""
+        self._listeners: list[Callable[[], None]] = []
         if self._file is None:
             entries: Sequence[Entry] = parse_setting(setting)
         else:
@@ -97,6 +98,21 @@ class KeyRing:
                 return known[1]
         raise Unauthorized("this API key is not known: Authorization: Bearer <key>")
 
+    def stands(self, caller: Caller) -> bool:
+        """Say whether a caller's key is still known, and still means the same caller with the same rights.
+
+        Whoever serves a caller for long asks again when the keys have changed (`on_change`): a key that was taken
+        away may be in the wrong hands.
+        """
+        if not self._callers:
+            return True
+        known = self._callers.get(self._place(caller.digest))
+        return known is not None and (known[1].name, known[1].admin) == (caller.name, caller.admin)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have this called whenever the keys have changed."""
+        self._listeners.append(listener)
+
     async def watch(self) -> None:
         """Follow the file until cancelled; without one there is nothing to follow, and it returns."""
         while self._file is not None:
@@ -117,6 +133,8 @@ class KeyRing:
         if table is not None:
             self._callers = table
             _log.info("keys.changed", file=str(file), keys=self.keys)
+            for listener in self._listeners:
+                listener()
 
     def _changed(self, file: Path) -> dict[bytes, tuple[bytes, Caller]] | None:
         try:

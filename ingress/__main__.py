@@ -74,6 +74,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     counts = SubmitMetrics(metrics)
     feed = Feed(store, settings.redis_url, metrics=metrics)
     waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
+    keys.on_change(events.keys_changed)
 
     def endpoint(form: Form) -> SubmitEndpoint:
         return SubmitEndpoint(form, keys, idempotency, waits, counts)

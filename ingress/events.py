@@ -47,6 +47,10 @@ class Events:
             "event_streams_ended", "Streams of Server-Sent Events that ended, by reason", "reason"
         )
 
+    def keys_changed(self) -> None:
+        """End the streams of those whose key is known no more; they come back, and are told so."""
+        self._followers.send_away(self._keys.stands)
+
     def close(self) -> None:
         """End all streams, whose clients will come back: the process stops."""
         self._followers.close()

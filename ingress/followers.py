@@ -11,6 +11,7 @@ from typing import Final
 
 from starlette.types import Receive
 
+from inferq.apikeys import Caller
 from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.follower import Follower
@@ -59,6 +60,12 @@ class Followers:
             follower.end()
             self._following.discard(follower)
             self._count(len(self._following))
+
+    def send_away(self, unless: Callable[[Caller], bool]) -> None:
+        """Tell those whose caller is no longer good to end, as if the process did: who comes back is asked anew."""
+        for follower in self._following:
+            if follower.caller is not None and not unless(follower.caller):
+                follower.stop()
 
     def close(self) -> None:
         """Tell everybody that the process ends, and take nobody any more."""

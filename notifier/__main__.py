@@ -38,6 +38,7 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
 
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     notifier = Notifier(feed, keys, metrics, checks, origins=origins)
+    keys.on_change(notifier.keys_changed)
     listener = listen(settings.host, settings.notifier_port, setting="INFERQ_NOTIFIER_PORT")
     sending = Sending(settings, redis, feed, metrics)
     following: asyncio.Task[None] | None = None

@@ -31,7 +31,8 @@ MAX_JOBS: Final = 20_000
 # What the kernel may keep for one client, and as much again for itself. Left alone it grows to some 3 MB, where nobody
 # sees that it is not taken: 300 clients that read nothing held 900 MB so, and none was too slow for us.
 SEND_BUFFER_BYTES: Final = 64 * 1024
-# Connections that have not asked for a WebSocket yet, or ask for a probe.
+# Connections that have not asked for a WebSocket yet, or ask for a probe. Who asks at once is let in however many
+# others do not, since the oldest of them makes room.
 MAX_STRANGERS: Final = 1_000
 # Past this, clients that neither finish their handshake nor close are dropped.
 CLOSE_WITHIN_S: Final = 5.0
@@ -67,6 +68,7 @@ class Notifier:
         self._patience = patience or Patience()
         self.desk = SessionDesk(feed, keys, metrics, most_jobs=max_jobs)
         self._connections: set[Connection] = set()
+        self._strangers: dict[Connection, None] = {}
         self._readers = Readers()
         self._sockets = 0
         self._of_key: dict[str, int] = {}
@@ -82,6 +84,12 @@ class Notifier:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(lambda: Connection(self, self._patience), sock=listener)
+
+    def keys_changed(self) -> None:
+        """Send away, piece by piece, whose key is known no more, or means another caller."""
+        task = asyncio.create_task(self._look_at_keys(), name="changed-keys")
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
 
     async def close(self) -> None:
         """Send the clients away, in bounded time: they may come back at once, to another process."""
@@ -106,10 +114,13 @@ class Notifier:
     # What connections tell.
 
     def made(self, connection: Connection) -> None:
-        """Take a connection; too many that ask for nothing are dropped."""
+        """Take a connection; of too many that ask for nothing the oldest is dropped."""
         self._connections.add(connection)
-        if len(self._connections) - self._sockets > MAX_STRANGERS:
-            connection.abort()
+        self._strangers[connection] = None
+        if len(self._strangers) > MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.abort()
 
     def asked(self, connection: Connection, request: Request) -> None:
         """Answer a probe, or a handshake."""
@@ -128,6 +139,7 @@ class Notifier:
             connection.respond(_response(503, _RESTARTS, PROBLEM_TYPE))
         elif connection.accept(request):
             connection.who = ""
+            self._strangers.pop(connection, None)
             self._sockets += 1
             self._open.set(self._sockets)
             self._welcome(connection, path, request.headers)
@@ -139,6 +151,7 @@ class Notifier:
     def lost(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+        self._strangers.pop(connection, None)
         if self._emptied is not None and not self._connections and not self._emptied.done():
             self._emptied.set_result(None)
         if connection.who is None:
@@ -154,6 +167,14 @@ class Notifier:
                 del self._of_key[connection.who]
 
     # What comes of it.
+
+    async def _look_at_keys(self) -> None:
+        for number, connection in enumerate(tuple(self._connections), start=1):
+            session = connection.peer
+            if isinstance(session, Session) and not self._keys.stands(session.caller):
+                connection.close(NO_KEY, "this API key is known no more")
+            if number % CLOSE_AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     async def _readiness(self, connection: Connection) -> None:
         status, body = await readiness(self._checks)

@@ -1,5 +1,6 @@
 """API keys at the ingress: who gets in, and whose job a job is."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -175,8 +176,11 @@ async def test_keys_in_a_file_are_followed(streams: Deployment, tmp_path: Path) 
         path = (await accepted(client, **bearer(ALICE)))["status_url"]
         unauthorized(await client.get(path, headers=bearer(BOB)))
         draft = tmp_path / "draft"
-        draft.write_text(f"bob:{BOB}\nalice:{ROOT}\n")
-        draft.replace(file)
+        async with client.stream("GET", f"{path}/events", headers=bearer(ALICE)) as stream:
+            draft.write_text(f"bob:{BOB}\nalice:{ROOT}\n")
+            draft.replace(file)
+            async with asyncio.timeout(10.0):
+                assert "snapshot" in (await stream.aread()).decode(), "it ends as a whole answer"
 
         async def known() -> bool:
             return (await client.get(path, headers=bearer(BOB))).status_code == 404

@@ -224,9 +224,9 @@ async def test_who_leaves_during_an_outage_is_forgotten(streams: Deployment, pat
 
 
 async def test_the_process_follows_the_file_of_the_keys(streams: Deployment, tmp_path: Path) -> None:
-    """A key that is added is taken without a restart, and one that is taken away no longer is."""
+    """A key that is added is taken without a restart; who came with one that is taken away is sent away."""
     file, port = tmp_path / "keys", free_port()
-    file.write_text(f"alice:{ALICE}\n")
+    file.write_text(f"alice:{ALICE}\nroot:{ROOT}:admin\n")
     settings, _ = load(
         {
             "INFERQ_REDIS_URL": streams.redis_url,
@@ -252,11 +252,20 @@ async def test_the_process_follows_the_file_of_the_keys(streams: Deployment, tmp
 
     await eventually(lambda: says(ALICE, 4404), what="Alice's key")
     assert await code(BOB) == 4401
-    draft = tmp_path / "draft"
-    draft.write_text(f"bob:{BOB}\n")
-    draft.replace(file)
-    await eventually(lambda: says(BOB, 4404), what="Bob's key")
-    assert await code(ALICE) == 4401
+    url = f"ws://{LOOPBACK}:{port}/ws"
+    async with (
+        connect(url, proxy=None, additional_headers=[bearer(ROOT)]) as stays,
+        connect(url, proxy=None, additional_headers=[bearer(ALICE)]) as goes,
+        connect(url, proxy=None) as goes_too,
+    ):
+        await goes_too.send(json.dumps({"action": "auth", "key": ALICE}))
+        draft = tmp_path / "draft"
+        draft.write_text(f"bob:{BOB}\nroot:{ROOT}:admin\n")
+        draft.replace(file)
+        await eventually(lambda: says(BOB, 4404), what="Bob's key")
+        assert await code(ALICE) == 4401
+        assert [await close_code(socket) for socket in (goes, goes_too)] == [4401, 4401]
+        await (await stays.ping())
     stopping.set()
     async with asyncio.timeout(10.0):
         await running

@@ -10,6 +10,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.datastructures import Headers
 from websockets.frames import Frame
 
+from notifier import server
 from tests.deployment import Deployment
 from tests.notifying import closed, metric, notifying
 from tests.rawsocket import RawSocket, masked, open_raw
@@ -71,6 +72,31 @@ async def most_frames_between_answers(healthy: ClientConnection, answers: int) -
                 await (await healthy.ping())
             most = max(most, read - before)
     return most
+
+
+async def test_those_that_never_ask_keep_nobody_out(
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many hold a connection without a handshake: the oldest makes room for who comes."""
+    monkeypatch.setattr(server, "MAX_STRANGERS", 10)
+    async with notifying(streams) as notifier:
+        raws = [await open_raw(notifier.port, "/ws", handshake=False) for _ in range(15)]
+        async with notifier.connect("/ws") as healthy:
+            await (await healthy.ping())
+            async with asyncio.timeout(10.0):
+                assert [await gone(raw) for raw in raws[:6]] == [True] * 6
+        await raws[-1].send(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert (await raws[-1].read()).startswith(b"HTTP/1.1 200 ")
+        for raw in raws:
+            raw.close()
+
+
+async def gone(raw: RawSocket) -> bool:
+    """Wait until a connection has ended."""
+    try:
+        return not await raw.read()
+    except ConnectionError:
+        return True
 
 
 async def test_a_handshake_has_so_many_bytes(streams: Deployment) -> None:

@@ -201,6 +201,35 @@ async def test_a_changed_file_is_taken_over(ring: KeyRing, file: Path, said: lis
     await eventually(lambda: knows(ring, ALICE), what="Alice's key")
 
 
+@pytest.mark.parametrize(
+    ("entries", "stands"),
+    [
+        (f"alice:{ALICE}\nbob:{BOB}\n", True),
+        (f"alice:{ALICE}:rate=9\n", True),
+        (f"alice:{BOB}\n", False),
+        (f"eve:{ALICE}\n", False),
+        (f"alice:{ALICE}:admin\n", False),
+    ],
+    ids=["same", "other quota", "other key", "other name", "other rights"],
+)
+async def test_who_was_let_in_is_looked_at_again(
+    ring: KeyRing, file: Path, entries: str, stands: bool
+) -> None:
+    """Whoever serves callers for long hears of a change, and finds whose key means somebody else now."""
+    caller, changed = ring.caller(bearer(ALICE)), asyncio.Event()
+    assert ring.stands(caller)
+    ring.on_change(changed.set)
+    replaced(file, entries)
+    async with asyncio.timeout(10.0):
+        await changed.wait()
+    assert ring.stands(caller) == stands
+
+
+def test_without_keys_anyone_stands() -> None:
+    """There is none to be taken away."""
+    assert KeyRing("").stands(ANYONE)
+
+
 @pytest.mark.parametrize("wrong", [None, "", "S3CRET\n"], ids=["gone", "empty", "broken"])
 async def test_a_broken_file_leaves_the_keys_as_they_were(
     ring: KeyRing, file: Path, said: list[EventDict], wrong: str | None
