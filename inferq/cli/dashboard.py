@@ -48,7 +48,7 @@ def line(found: Found, clock: str) -> str:
     return (
         f"{clock}  {queue['depth']} waiting, {queue['dead']} dead, {queue['arrival_rate']:.1f}/s in,"
         f" {queue['drain_rate']:.1f}/s out, total p50 {_time(total.get('p50'))} ms, p99 {_time(total.get('p99'))} ms,"
-        f" {len(found['batchers'])} batchers"
+        f" {len(found['batchers'])} {'batcher' if len(found['batchers']) == 1 else 'batchers'}"
     )
 
 
@@ -163,9 +163,7 @@ def _batchers(found: Found, width: int) -> list[Text]:
 
 
 def _colour(entry: dict[str, Any]) -> str:
-    if entry["state"] in {"loading", "restarting"}:
-        return "yellow"
-    return "red" if entry["fallback_reason"] else ""
+    return "yellow" if entry["state"] in {"loading", "restarting"} else ""
 
 
 def _time(value_ms: float | None) -> str:

@@ -9,7 +9,7 @@ from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.terminal import output, row, run, table
 from inferq.cli.watch import is_id
-from inferq.jobs import JobRecord
+from inferq.jobs import JobRecord, WebhookState
 
 
 def job(
@@ -71,4 +71,14 @@ def _print(record: JobRecord) -> None:
         tokens = f"{batch.tokens} of {batch.padded_tokens} tokens"
         row(made, "batch", f"{jobs}, {tokens}, closed: {batch.close_reason}")
         row(made, "batcher", batch.batcher)
+    if record.webhook:
+        row(made, "webhook", hook_text(record.webhook))
     output().print(made)
+
+
+def hook_text(state: WebhookState) -> str:
+    """Return what became of a webhook, in words."""
+    tries = f"{state.state} after {state.attempts} {'try' if state.attempts == 1 else 'tries'}"
+    last = ", ".join(str(one) for one in (state.last_status, state.last_error) if one is not None)
+    next_at = f", next at {state.next_at:%H:%M:%S} UTC" if state.next_at is not None else ""
+    return f"{tries}{f' ({last})' if last else ''}{next_at}"

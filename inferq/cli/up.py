@@ -74,7 +74,8 @@ def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
         ("API", urls.api),
         ("docs", f"{urls.api}/docs"),
         ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: inferq submit \'I loved it\''),
-        ("WebSocket", f"{urls.notifier}/ws/jobs/<job id>"),
+        ("WebSocket", f"{urls.notifier}/ws/jobs/<job id>, or {urls.notifier}/ws for many"),
+        ("events", f"{urls.api}/v1/jobs/<job id>/events"),
         *(("metrics", f"{url}  ({name})") for name, url in urls.metrics.items()),
     ]
     if urls.management is not None:

@@ -5,6 +5,7 @@ request may be is refused here: the API hangs up on such a body, which cannot be
 """
 
 import json
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -40,10 +41,14 @@ def body_of(text: str, fields: dict[str, Any]) -> bytes:
 
     Raises:
         TypeError: the text is no string.
-        BadRequest: the body is larger than the API takes.
+        BadRequest: the body is larger than the API takes, or a number is none.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text must be a string, not {type(text).__name__}")
+    for name, value in fields.items():
+        # JSON has neither, and null in its place would mean that nothing was asked for.
+        if isinstance(value, float) and not isfinite(value):
+            raise BadRequest("invalid_request", f"{name} must be a finite number", status=400)
     body = {"text": text, **fields}
     try:
         encoded = _encode(body)

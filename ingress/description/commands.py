@@ -27,6 +27,9 @@ def command(path: str, method: str, *, body: Any = None, keyed: bool = False) ->
         target = f'"{ADDRESS}{path.replace("{job_id}", "$job")}"'
     else:
         lines, target = [], shlex.quote(ADDRESS + path)
+    if path.endswith("{job_id}") and method == "GET":
+        # So that the record has its result.
+        target = target[:-1] + '?wait=10"'
     if path.endswith("/events"):
         # Without it curl keeps back what comes until it fills a buffer.
         ask += " -N"

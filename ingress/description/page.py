@@ -62,8 +62,8 @@ def _contents(document: _Part) -> str:
     shapes = "".join(f"<li>{link(place(name), name)}</li>" for name in document["components"]["schemas"])
     return (
         f'<nav aria-label="Contents"><p class="brand">{link("top", document["info"]["title"])}</p>'
-        f"<ul>{calls}<li>{link('keys', 'API keys')}</li><li>{link('problems', 'Problems')}</li>"
-        f"<li>{link('headers', 'Header fields')}</li></ul>"
+        f"<ul>{calls}<li>{link('webhooks', 'Webhooks')}</li><li>{link('keys', 'API keys')}</li>"
+        f"<li>{link('problems', 'Problems')}</li><li>{link('headers', 'Header fields')}</li></ul>"
         f"<details><summary>Schemas</summary><ul>{shapes}</ul></details></nav>"
     )
 
@@ -82,7 +82,7 @@ def _sections(document: _Part, keyed: bool) -> Iterator[str]:
         for path, method, operation in operations(document):
             if tag["name"] in operation["tags"]:
                 yield from _call(document, path, method, operation, keyed)
-    yield "<h2>Webhooks</h2>\n"
+    yield '<h2 id="webhooks">Webhooks</h2>\n'
     for name, methods in document["webhooks"].items():
         yield from _webhook(document, name, methods["post"])
     yield f'<h2 id="keys">API keys</h2><p>{prose(parts["securitySchemes"]["bearer"]["description"])}</p>\n'

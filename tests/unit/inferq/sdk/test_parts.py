@@ -67,6 +67,14 @@ def test_a_body_has_what_was_given() -> None:
         body_of(5, {})  # type: ignore[arg-type]  # on purpose
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_does_not_have_is_refused_here(number: float) -> None:
+    """It would go out as null, which asks for nothing."""
+    with pytest.raises(BadRequest, match="deadline_ms must be a finite number") as caught:
+        body_of("x", {"deadline_ms": number})
+    assert (caught.value.status, caught.value.code) == (400, "invalid_request")
+
+
 @pytest.mark.parametrize(
     "text", ["x" * MOST_BODY_BYTES, "\ud83d" * MOST_BODY_BYTES], ids=["text", "surrogates"]
 )

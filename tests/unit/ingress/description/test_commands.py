@@ -30,11 +30,13 @@ def test_a_submit_is_quoted() -> None:
     assert json.loads(made[6]) == body
 
 
-@pytest.mark.parametrize(("method", "given"), [("GET", []), ("DELETE", ["-X", "DELETE"])])
-def test_a_job_is_submitted_first(method: str, given: list[str]) -> None:
-    """Where a job is named, the commands make one and take its id."""
+@pytest.mark.parametrize(
+    ("method", "given", "query"), [("GET", [], "?wait=10"), ("DELETE", ["-X", "DELETE"], "")]
+)
+def test_a_job_is_submitted_first(method: str, given: list[str], query: str) -> None:
+    """Where a job is named, the commands make one and take its id; a look waits for the result."""
     submit, _, last = command("/v1/jobs/{job_id}", method).rpartition("\n")
-    assert words(last) == ["curl", "-sS", *given, f"{ADDRESS}/v1/jobs/$job"]
+    assert words(last) == ["curl", "-sS", *given, f"{ADDRESS}/v1/jobs/$job{query}"]
     assert submit.startswith("job=$(curl ")
     assert submit.endswith(")")
 
