@@ -39,7 +39,7 @@ An API key goes into `Authorization: Bearer <key>` of the handshake, or into the
 5 s. Refusals accept the connection and then close it, so that browsers see the code: 1000 all is said, 1009 a \
 message is larger than 256 KiB, 1011 a ping was not answered, or the service failed, 1012 it restarts, 4008 the client \
 does not read what it is sent, 4400 a message is none of these (an error frame says what is wrong), 4401 no valid \
-API key, 4403 the `Origin` is not allowed, 4404 no such job or path, 4429 too many connections, or too many jobs. The \
+API key, 4403 the `Origin` is not allowed, 4404 no such job or path, 4429 too many connections, jobs or frames. The \
 server pings; a client that does not answer is taken to be gone."""
 
 _WEBSOCKET: Final = {
