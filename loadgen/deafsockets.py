@@ -28,9 +28,8 @@ from loadgen.wsframes import TEXT, client_frame, handshake, switched
 RECEIVE_BYTES: Final = 4096
 READ_BYTES: Final = 65_536
 EVERY_S: Final = 0.05
-# Shorter is a ping; the answer to what nobody knows is longer.
+# Shorter is a ping; a record is longer.
 LEAST_ANSWER_BYTES: Final = 32
-UNKNOWN_JOB: Final = "0" * 32
 _GONE: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
 
@@ -127,8 +126,8 @@ async def stay_deaf(order: Deaf, line: Line) -> None:
     begun = time.monotonic()
     line.say(_state(clients, begun))
     after = None if order.after is None else dict.fromkeys(order.jobs, order.after)
-    # The last one is of a job that nobody knows: its answer says that all before it was heard.
-    messages = [*subscriptions(order.jobs, after), *subscriptions([UNKNOWN_JOB])]
+    # The last one asks for a record again: its answer says that all before it was heard.
+    messages = [*subscriptions(order.jobs, after), *subscriptions(order.jobs[:1])]
     frames = [client_frame(TEXT, message) for message in messages]
     while True:
         told: Any = await line.told()
