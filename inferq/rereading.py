@@ -18,8 +18,10 @@ from inferq.snapshots import snapshot
 from inferq.store import Store
 from inferq.watched import Watch, Watched, Watcher
 
-# Jobs in one read; to make events of them takes the loop a millisecond.
+# Jobs in one read of a repair; to make events of them takes the loop a millisecond or more.
 CHUNK: Final = 128
+# In one of a round, which has time: nothing that is announced meanwhile shall wait for it.
+FEW: Final = 16
 
 _log = structlog.get_logger(__name__)
 
@@ -64,11 +66,11 @@ class Rereading:
         loop = asyncio.get_running_loop()
         while True:
             ids = list(self._watched.jobs)
-            starts = range(0, len(ids), CHUNK) or range(1)
+            starts = range(0, len(ids), FEW) or range(1)
             begun_s, pause_s = loop.time(), self._reconcile_s / 2 / len(starts)
             for turn, start in enumerate(starts, start=1):
                 await asyncio.sleep(max(0.0, begun_s + turn * pause_s - loop.time()))
-                await self._turn([one for one in ids[start : start + CHUNK] if one in self._watched.jobs])
+                await self._turn([one for one in ids[start : start + FEW] if one in self._watched.jobs])
 
     async def _turn(self, job_ids: Sequence[str]) -> None:
         backoff = Backoff()

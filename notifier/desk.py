@@ -17,6 +17,7 @@ from notifier.hub import Hub
 from notifier.requests import Auth, ClientMessage, Subscribe, Unsubscribe
 from notifier.session import Session
 from notifier.subscriptions import Subscriptions
+from notifier.writeorder import parted
 
 REAP_STEPS: Final = 500
 """What is done in one turn of the loop for those that left; half a millisecond's work or less."""
@@ -134,8 +135,12 @@ class SessionDesk:
         session.connection.close(FAILED, "internal error")
 
     def _flush(self) -> None:
-        woken, self._woken = self._woken, []
-        for session in woken:
+        now_s = self._loop.time()
+        now, self._woken = parted(self._woken, now_s)
+        if self._woken:
+            self._loop.call_soon(self._flush)
+        for session in now:
+            session.written_s = now_s
             try:
                 session.flush()
             except Exception as error:

@@ -14,14 +14,14 @@ Rules:
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
 from inferq.apikeys import Caller, may_see
 from inferq.frames import problem
 from inferq.messages import Event
-from notifier.mailbox import Kind, Ledger, Mailbox, Note
+from notifier.mailbox import MOST_BYTES, MOST_MESSAGES, Kind, Ledger, Mailbox, Note
 from notifier.topic import Topic
 from notifier.wire import text_message
 
@@ -35,7 +35,7 @@ _FEW_TOPICS: Final = 64
 class Member:
     """A client that watches; ``single`` is one that is sent the final record alone."""
 
-    __slots__ = ("caller", "jobs", "mailbox", "number", "open", "single", "topics")
+    __slots__ = ("caller", "jobs", "mailbox", "number", "open", "single", "topics", "waking")
 
     def __init__(self, caller: Caller, *, single: bool) -> None:
         self.caller, self.single = caller, single
@@ -44,6 +44,8 @@ class Member:
         self.jobs = 0
         self.number = -1
         self.open = True
+        # Whether it will be written to anyway, and need not be woken.
+        self.waking = False
 
     def wake(self) -> None:
         """Hear that there is something to write."""
@@ -200,18 +202,41 @@ class Hub:
         if topic.outdates(event):
             return
         grown = topic.take(event)
-        members = self._members
-        if not topic.final:
-            for number in topic.numbers:
-                member = members[number]
-                if member is not None and member.open and not member.single:
-                    self._put(member, topic, Kind.EVENT, grown)
-            return
-        for member in self._end(topic):
-            # One may be crowded out by what another was sent.
-            if member.open:
-                self._put(member, topic, Kind.RECORD if member.single else Kind.EVENT, grown)
-        topic.shed()
+        if topic.final:
+            self._spread(topic, self._end(topic), grown)
+            topic.shed()
+        else:
+            found = map(self._members.__getitem__, topic.numbers)
+            self._spread(topic, [one for one in found if one is not None and not one.single], grown)
+
+    def _spread(self, topic: Topic, members: Sequence[Member], grown: int) -> None:
+        """Send members what is new of a topic.
+
+        As `_put` does for one of them, written out: for 300 that takes a third of the time, and everybody else waits.
+        """
+        size, fresh = topic.size, 0
+        pressed = []
+        for member in members:
+            if not member.open:
+                continue
+            mailbox = member.mailbox
+            waiting = mailbox.waiting
+            if topic in waiting:
+                mailbox.size += grown
+                self.coalesced += 1
+            else:
+                waiting[topic] = Kind.RECORD if member.single else Kind.EVENT
+                mailbox.size += size
+                fresh += 1
+            if mailbox.size > MOST_BYTES or len(waiting) > MOST_MESSAGES:
+                pressed.append(member)
+            elif not member.waking:
+                member.wake()
+        topic.hold(fresh)
+        for member in pressed:
+            member.pressed()
+        if self.ledger.held_bytes > self._most_held_bytes:
+            self._crowd_out()
 
     def _end(self, topic: Topic) -> list[Member]:
         """End a topic and return the members that it had."""

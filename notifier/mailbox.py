@@ -70,46 +70,46 @@ class Note:
 
 
 class Mailbox:
-    """References to what is to be sent to one client."""
+    """References to what is to be sent to one client; ``waiting`` has them in order, each with its form."""
 
-    __slots__ = ("_waiting", "size")
+    __slots__ = ("size", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[Item, Kind] = {}
+        self.waiting: dict[Item, Kind] = {}
         self.size = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     @property
     def full(self) -> bool:
         """Whether it holds more than it may."""
-        return len(self._waiting) > MOST_MESSAGES or self.size > MOST_BYTES
+        return len(self.waiting) > MOST_MESSAGES or self.size > MOST_BYTES
 
     @property
     def roomy(self) -> bool:
         """Whether it is at most half full."""
-        return len(self._waiting) <= MOST_MESSAGES // 2 and self.size <= MOST_BYTES // 2
+        return len(self.waiting) <= MOST_MESSAGES // 2 and self.size <= MOST_BYTES // 2
 
     def put(self, item: Item, kind: Kind, grown: int = 0) -> bool:
         """Have something sent; say whether it coalesced with what waits, which has ``grown`` by so many bytes.
 
         What was to come as a snapshot still does.
         """
-        if item in self._waiting:
+        if item in self.waiting:
             self.size += grown
             if kind is Kind.SNAPSHOT:
-                self._waiting[item] = kind
+                self.waiting[item] = kind
             return True
-        self._waiting[item] = kind
+        self.waiting[item] = kind
         self.size += item.size
         item.hold()
         return False
 
     def take(self, most_bytes: int) -> list[bytes]:
         """Take out what comes first: up to so many bytes, or the one that has more."""
-        if len(self._waiting) == 1:
-            item, kind = self._waiting.popitem()
+        if len(self.waiting) == 1:
+            item, kind = self.waiting.popitem()
             self.size -= item.size
             wire = item.wire(kind)
             item.release()
@@ -117,7 +117,7 @@ class Mailbox:
         wires: list[bytes] = []
         taken: list[Item] = []
         total = 0
-        for item, kind in self._waiting.items():
+        for item, kind in self.waiting.items():
             wire = item.wire(kind)
             total += len(wire)
             if taken and total > most_bytes:
@@ -130,17 +130,17 @@ class Mailbox:
 
     def drop(self, item: Item) -> None:
         """Send this no more, if it waits."""
-        if self._waiting.pop(item, None) is not None:
+        if self.waiting.pop(item, None) is not None:
             self.size -= item.size
             item.release()
 
     def discard(self, most: int) -> int:
         """Drop so many from the end; return how many there were."""
-        dropped = min(most, len(self._waiting))
+        dropped = min(most, len(self.waiting))
         for _ in range(dropped):
-            item, _ = self._waiting.popitem()
+            item, _ = self.waiting.popitem()
             self.size -= item.size
             item.release()
-        if not self._waiting:
-            self._waiting = {}
+        if not self.waiting:
+            self.waiting = {}
         return dropped

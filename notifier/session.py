@@ -55,14 +55,14 @@ class Desk(Protocol):
 class Session(Member):
     """A client that may watch jobs."""
 
-    __slots__ = ("_inbox", "_room", "_worker", "connection", "deaf", "desk", "waking")
+    __slots__ = ("_inbox", "_room", "_worker", "connection", "deaf", "desk", "written_s")
 
     def __init__(self, desk: Desk, connection: Connection, caller: Caller, *, single: bool) -> None:
         super().__init__(caller, single=single)
         self.desk, self.connection = desk, connection
         # Who waits for one job has nothing to say.
         self.deaf = single
-        self.waking = False
+        self.written_s = float("-inf")
         self._inbox: deque[bytes | None] | None = None
         self._worker: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -133,6 +133,8 @@ class Session(Member):
                 connection.close(DONE, "", batch)
                 return
             connection.write(batch)
+        # What comes until the system has taken all needs no waking: `writable` sees to it.
+        self.waking = connection.paused
         if self._room is not None and mailbox.roomy:
             self._make_room()
 

@@ -89,11 +89,11 @@ class Topic:
         del self.numbers[place]
         return True
 
-    def hold(self) -> None:
-        """Note that one more mailbox refers to it."""
-        self._holders += 1
-        if self._holders == 1:
+    def hold(self, mailboxes: int = 1) -> None:
+        """Note that so many more mailboxes refer to it."""
+        if mailboxes and not self._holders:
             self._ledger.held_bytes += self.size
+        self._holders += mailboxes
 
     def release(self) -> None:
         """Note that one mailbox no longer does."""

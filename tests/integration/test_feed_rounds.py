@@ -10,7 +10,7 @@ from inferq.feed import Feed
 from inferq.jobs import Status
 from inferq.messages import Event
 from inferq.names import Names
-from inferq.rereading import CHUNK
+from inferq.rereading import FEW
 from inferq.steps import give_back, start
 from inferq.store import Store
 from inferq.telemetry import Metrics
@@ -151,7 +151,7 @@ async def test_a_miss_after_a_lost_link_is_not_the_end(streams: Deployment) -> N
 async def test_a_round_is_spread_over_its_time(streams: Deployment) -> None:
     """Jobs are read a chunk at a time, all of them in every round, and not in one go."""
     store, loop = hooked(streams), asyncio.get_running_loop()
-    origins = [streams.job() for _ in range(2 * CHUNK + 1)]
+    origins = [streams.job() for _ in range(2 * FEW + 1)]
     ids = [origin.job.job_id for origin in origins]
     await store.create_many(origins)
     reads: list[tuple[float, list[str]]] = []
@@ -164,7 +164,7 @@ async def test_a_round_is_spread_over_its_time(streams: Deployment) -> None:
         await watched(feed, *ids)
         store.before = before
         await eventually(lambda: len(reads) >= 7, what="two rounds")
-    assert max(len(job_ids) for _, job_ids in reads) == CHUNK
+    assert max(len(job_ids) for _, job_ids in reads) == FEW
     begin = next(index for index, (_, job_ids) in enumerate(reads) if job_ids[0] == ids[0])
     one_round = reads[begin : begin + 3]
     assert [job_id for _, job_ids in one_round for job_id in job_ids] == ids
@@ -174,7 +174,7 @@ async def test_a_round_is_spread_over_its_time(streams: Deployment) -> None:
 
 async def test_a_round_waits_for_redis(streams: Deployment) -> None:
     """While Redis is away a chunk is tried again until it was read, whatever the state of the subscription."""
-    store, origins = hooked(streams), [streams.job() for _ in range(CHUNK + 1)]
+    store, origins = hooked(streams), [streams.job() for _ in range(FEW + 1)]
     ids = [origin.job.job_id for origin in origins]
     await store.create_many(origins)
     reads: list[Sequence[str]] = []
