@@ -165,9 +165,9 @@ class Hub:
                 member.topics = list(live)
         if member.single:
             if topic.final:
-                self._put(member, topic, Kind.RECORD, 0)
+                self._put(member, topic, Kind.RECORD)
         elif topic.final or topic.event.seq != after:
-            self._put(member, topic, Kind.SNAPSHOT, 0)
+            self._put(member, topic, Kind.SNAPSHOT)
 
     def quit(self, member: Member, job_id: str) -> None:
         """Let a member watch a job no more, if it does."""
@@ -184,8 +184,7 @@ class Hub:
     def note(self, member: Member, code: str, detail: str, job_id: str | None = None) -> None:
         """Send a member an error; one that has left is sent nothing, as nobody would let go of it."""
         if member.open:
-            member.mailbox.put(Note(text_message(problem(code, detail, job_id)), self.ledger), Kind.EVENT)
-            self._pushed(member)
+            self._put(member, Note(text_message(problem(code, detail, job_id)), self.ledger), Kind.EVENT)
 
     def _heard(self, topic: Topic, event: Event | None) -> None:
         if topic.ended:
@@ -252,12 +251,8 @@ class Hub:
         topic.numbers = []
         return members
 
-    def _put(self, member: Member, topic: Topic, kind: Kind, grown: int) -> None:
-        if member.mailbox.put(topic, kind, grown):
-            self.coalesced += kind is Kind.EVENT
-        self._pushed(member)
-
-    def _pushed(self, member: Member) -> None:
+    def _put(self, member: Member, item: Topic | Note, kind: Kind) -> None:
+        member.mailbox.put(item, kind)
         if member.mailbox.full:
             member.pressed()
         else:

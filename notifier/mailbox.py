@@ -91,20 +91,14 @@ class Mailbox:
         """Whether it is at most half full."""
         return len(self.waiting) <= MOST_MESSAGES // 2 and self.size <= MOST_BYTES // 2
 
-    def put(self, item: Item, kind: Kind, grown: int = 0) -> bool:
-        """Have something sent; say whether it coalesced with what waits, which has ``grown`` by so many bytes.
-
-        What was to come as a snapshot still does.
-        """
-        if item in self.waiting:
-            self.size += grown
-            if kind is Kind.SNAPSHOT:
-                self.waiting[item] = kind
-            return True
+    def put(self, item: Item, kind: Kind) -> None:
+        """Have something sent; what waits already keeps its place, and becomes a snapshot if that is asked for."""
+        if item not in self.waiting:
+            self.size += item.size
+            item.hold()
+        elif kind is not Kind.SNAPSHOT:
+            return
         self.waiting[item] = kind
-        self.size += item.size
-        item.hold()
-        return False
 
     def take(self, most_bytes: int) -> list[bytes]:
         """Take out what comes first: up to so many bytes, or the one that has more."""

@@ -29,17 +29,19 @@ def event(job_id: str, seq: int, status: str = "running", pad: str = "") -> Even
 class Client(Member):
     """A member that notes what it is told."""
 
-    __slots__ = ("hub", "lost", "said")
+    __slots__ = ("hub", "lost", "said", "woken")
 
     def __init__(self, hub: Hub, caller: Caller, *, single: bool) -> None:
         super().__init__(caller, single=single)
         self.hub = hub
         self.said: list[str] = []
         self.lost: list[str] = []
+        self.woken = 0
         hub.enter(self)
 
     def wake(self) -> None:
-        """Be there."""
+        """Count it."""
+        self.woken += 1
 
     def pressed(self) -> None:
         """Leave."""
@@ -385,6 +387,23 @@ def test_a_full_mailbox_is_its_owners_affair() -> None:
     slow.mailbox.size += 100_000_000
     room.watchers["j"](event("j", 2))
     assert (slow.said, other.reads()) == (["pressed"], [("job.running", "j", 2)])
+    other.mailbox.size += 100_000_000
+    room.hub.note(other, "x", "y")
+    assert other.said == ["pressed"]
+
+
+def test_who_is_written_to_anyway_is_not_woken() -> None:
+    """What it is sent meanwhile goes out with the rest."""
+    room = Room()
+    client = room.client()
+    room.subscribe(client, event("j", 1))
+    client.reads()
+    client.waking, client.woken = True, 0
+    room.watchers["j"](event("j", 2))
+    assert (client.woken, client.reads()) == (0, [("job.running", "j", 2)])
+    client.waking = False
+    room.watchers["j"](event("j", 3))
+    assert (client.woken, client.reads()) == (1, [("job.running", "j", 3)])
 
 
 def test_all_mailboxes_together_are_bounded() -> None:
