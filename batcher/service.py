@@ -6,11 +6,10 @@ SIGTERM ends the process. From SIGTERM to the end it takes less than ten seconds
 
 import asyncio
 import socket
-import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
@@ -22,6 +21,7 @@ from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
+from inferq.daemon import beside
 from inferq.errors import Unavailable
 from inferq.heartbeats import EVERY_S, BatcherBeat, CacheTotals, beat, leave
 from inferq.modelfolder import ModelFolder, resolve
@@ -42,7 +42,6 @@ REPLY_TIMEOUT_S: Final = 5.0
 MOST_RATE: Final = 1e9
 
 _log = structlog.get_logger(__name__)
-Value = TypeVar("Value")
 
 
 class Service:
@@ -92,7 +91,7 @@ class Service:
 
     async def _prepare(self) -> None:
         """Load tokenizer and model, and measure what batches cost."""
-        folder, tokenizer = await _in_thread(self._open_files)
+        folder, tokenizer = await beside(self._open_files)
         self._engine = make_engine(self._settings, folder, tokenizer)
         self._assembly = await assemble(
             self._settings, self._engine, tokenizer, self._store, self._tally, batcher_id=self._id
@@ -232,29 +231,3 @@ class Service:
             with suppress(Unavailable):
                 await beat(self._redis, self._settings.names.batchers, self._entry())
             await asyncio.sleep(EVERY_S)
-
-
-async def _in_thread(work: Callable[[], Value]) -> Value:
-    """Run blocking work in a thread that does not keep the process from ending, as a download may take long."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Value] = loop.create_future()
-
-    def settle(value: Value | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(value)  # type: ignore[arg-type]  # None only where the work returned it
-
-    def body() -> None:
-        value, error = None, None
-        try:
-            value = work()
-        except BaseException as raised:  # handed on to whoever waits
-            error = raised
-        with suppress(RuntimeError):  # the loop may be gone by now
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=body, name="open-model", daemon=True).start()
-    return await done

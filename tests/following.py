@@ -15,6 +15,7 @@ import ingress.__main__ as ingress_main
 from inferq.feed import RECONCILE_S, Feed
 from inferq.ports import LOOPBACK
 from inferq.server import Server
+from inferq.steps import Origin
 from inferq.store import Store
 from inferq.telemetry import Metrics
 from tests.deployment import Deployment
@@ -76,6 +77,15 @@ class Following:
         head = "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *length, *fields, "", ""])
         writer.write(head.encode() + body)
         return reader, writer
+
+
+async def created(streams: Deployment, owner: str = "") -> Origin:
+    """Make a record, perhaps of a key's."""
+    origin = streams.job()
+    await streams.store.create(origin)
+    if owner:
+        await streams.redis.hset(streams.names.job(origin.job.job_id), "owner", owner)
+    return origin
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferq.cli.asked import LONGEST_LINE_BYTES
-from inferq.cli.daemon import beside, each_beside
+from inferq.daemon import beside, each_beside
 from inferq.errors import OperatorError
 
 STDIN: Final = "-"

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferq.cli.daemon import beside
 from inferq.cli.terminal import Progress, on_terminal
+from inferq.daemon import beside
 from inferq.errors import OperatorError
 
 

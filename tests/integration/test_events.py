@@ -20,7 +20,7 @@ from inferq.steps import Origin, cancel, give_back, start
 from inferq.store import wall_ms
 from tests.answers import bearer, problem
 from tests.deployment import Deployment, finished
-from tests.following import Following, Received, events, following, told
+from tests.following import Following, Received, created, events, following, told
 from tests.support import eventually
 
 ALICE, BOB, ROOT = "alice-0123456789", "bob-0123456789ab", "root-0123456789a"
@@ -32,15 +32,6 @@ async def served(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     """An ingress without keys."""
     async with following(streams, monkeypatch) as it:
         yield it
-
-
-async def created(streams: Deployment, owner: str = "") -> Origin:
-    """Make a record, perhaps of a key's."""
-    origin = streams.job()
-    await streams.store.create(origin)
-    if owner:
-        await streams.redis.hset(streams.names.job(origin.job.job_id), "owner", owner)
-    return origin
 
 
 def path_of(origin: Origin) -> str:

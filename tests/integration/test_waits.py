@@ -18,7 +18,7 @@ from ingress import waits as waits_module
 from tests.answers import GOOD, bearer, problem
 from tests.deployment import Deployment, finished
 from tests.ender import ending
-from tests.following import Following, following
+from tests.following import Following, created, following
 from tests.proxy import proxied
 from tests.support import eventually
 
@@ -31,15 +31,6 @@ async def served(streams: Deployment, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     """An ingress without keys."""
     async with following(streams, monkeypatch) as it:
         yield it
-
-
-async def created(streams: Deployment, owner: str = "") -> Origin:
-    """Make a record, perhaps of a key's."""
-    origin = streams.job()
-    await streams.store.create(origin)
-    if owner:
-        await streams.redis.hset(streams.names.job(origin.job.job_id), "owner", owner)
-    return origin
 
 
 def path_of(origin: Origin) -> str:
