@@ -17,7 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -39,6 +39,8 @@ from inferq.errors import InferqError
 RECEIVE_BYTES: Final = 1 << 18
 # A dead process's last words have been read long before that.
 LAST_WORDS_S: Final = 2.0
+# When the batcher itself was held up for so long, what the engine said meanwhile has not been read yet.
+HELD_UP_S: Final = 0.1
 
 
 class Blame(Enum):
@@ -122,7 +124,7 @@ class EngineLink:
             raise BatchRaised(str(error)) from None
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Ran] = loop.create_future()
-        timer = loop.call_later(timeout_ms / 1000, self._overdue, run.run_id, timeout_ms)
+        timer = self._await_answer(run.run_id, timeout_ms)
         self._flights[run.run_id] = _Flight(rows=run.rows, answer=answer, timer=timer)
         # What waits to be written is bounded by the caller's lanes, and its time runs already.
         self._writer.write(frame)
@@ -177,7 +179,18 @@ class EngineLink:
         else:
             flight.answer.set_exception(BatchRaised(message.detail))
 
-    def _overdue(self, run_id: int, timeout_ms: float) -> None:
+    def _await_answer(self, run_id: int, timeout_ms: float) -> asyncio.TimerHandle:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + timeout_ms / 1000
+        return loop.call_at(due_s, self._overdue, run_id, timeout_ms, due_s)
+
+    def _overdue(self, run_id: int, timeout_ms: float, due_s: float) -> None:
+        if asyncio.get_running_loop().time() - due_s > HELD_UP_S:
+            # Frozen or starved: so may the engine have been, and its answer may lie there. It has its time once more.
+            self._flights[run_id] = replace(
+                self._flights[run_id], timer=self._await_answer(run_id, timeout_ms)
+            )
+            return
         self._lose(f"no answer within {timeout_ms / 1000:g} s", hung=True, culprit=run_id)
 
     def _lose(

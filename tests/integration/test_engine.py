@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -136,6 +137,18 @@ async def test_a_hang_is_blamed_on_the_run_that_hung(start_engine: StartEngine) 
     spared, culprit = sent(engine, HANG), sent(engine, HANG, timeout_ms=200)
     assert lost(await outcome(culprit)) == (True, Blame.SURE)
     assert lost(await outcome(spared)) == (True, Blame.SPARED)
+
+
+async def test_a_batcher_that_was_frozen_takes_what_was_answered_meanwhile(start_engine: StartEngine) -> None:
+    """Its clock says that the run is overdue before it has read the answer; the engine is not to blame for that."""
+    engine = await start_engine("simulated:50,0")
+    run = sent(engine, TEXT, timeout_ms=200)
+    # Two turns of the loop, and it is sent.
+    for _ in range(2):
+        await asyncio.sleep(0)
+    time.sleep(0.5)  # noqa: ASYNC251  # this is the freeze
+    assert isinstance(await outcome(run), Answer)
+    assert engine.restarts == 0
 
 
 async def test_a_new_process_has_the_same_layout(start_engine: StartEngine) -> None:
