@@ -162,7 +162,8 @@ async def test_the_commands_of_the_page_work(streams: Deployment) -> None:
                 # The last of those for jobs: it goes on until the job has ended.
                 await ending(streams)
             running = await asyncio.create_subprocess_exec(
-                *("sh", "-euc", command),
+                # Until then a look waits in vain.
+                *("sh", "-euc", command.replace("?wait=10", "?wait=1")),
                 env=os.environ | {"INFERQ_API_KEY": KEY},
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
