@@ -12,8 +12,8 @@ from inferq.cli.credentials import NO_KEY, given_key
 from inferq.errors import OperatorError
 from loadgen.client import Client
 from loadgen.machine import machine
-from loadgen.pacer import constant
 from loadgen.run import run
+from loadgen.schedules import constant
 from loadgen.texts import unique
 
 DESCRIPTION = "A steady open-loop load against a running pipeline."

@@ -24,8 +24,8 @@ from inferq.errors import first_line
 from loadgen.client import Client
 from loadgen.figures import percentile
 from loadgen.muxsocket import MuxSocket, open_mux
-from loadgen.pacer import constant
 from loadgen.pushed import ERROR, SNAPSHOT, decode
+from loadgen.schedules import constant
 from loadgen.texts import unique
 
 PATIENCE_S: Final = 20.0

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from batcher.traffic import poisson
 from inferq.jobs import JobRecord, Status
 from loadgen.deployment import Deployment
 from loadgen.figures import percentile
+from loadgen.schedules import poisson
 from loadgen.texts import dealt
 
 # What comes in before is not counted: the queue has to find its level.

@@ -17,7 +17,7 @@ from loadgen.bareloops import Order as BareOrder
 from loadgen.childwork import ask
 from loadgen.deployment import Counters, Deployment, deployed
 from loadgen.figures import Figure, at_least
-from loadgen.pacer import constant
+from loadgen.schedules import constant
 from loadgen.texts import dealt
 
 LEAST_OFFERED: Final = 1.2

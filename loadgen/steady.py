@@ -17,8 +17,8 @@ from inferq.local import LocalPipeline
 from inferq.settings import load
 from loadgen.figures import Figure, at_most, equal, percentile
 from loadgen.memory import watch_peaks
-from loadgen.pacer import constant
 from loadgen.run import Outcome, run
+from loadgen.schedules import constant
 from loadgen.texts import unique
 
 RATE: Final = 150.0

@@ -25,8 +25,8 @@ import msgspec
 from loadgen import rawhttp
 from loadgen.cputime import CpuMeter
 from loadgen.figures import percentile
-from loadgen.pacer import constant
 from loadgen.rawsocket import PATIENCE_S, connected, receive, send
+from loadgen.schedules import constant
 from loadgen.texts import unique
 
 MOST_LAG_MS: Final = 1.0

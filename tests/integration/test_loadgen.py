@@ -19,8 +19,8 @@ from loadgen.client import Client, Reply
 from loadgen.jobsocket import pushed
 from loadgen.machine import machine, programs
 from loadgen.memory import pss_mb, watch_peaks
-from loadgen.pacer import constant
 from loadgen.run import run
+from loadgen.schedules import constant
 from tests.support import eventually
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
