@@ -15,7 +15,7 @@ from loadgen.figures import percentile
 from loadgen.knee import Level, Rule, find
 
 TOKENS = 4096
-LOADS = (0.2, 0.4, 0.6, 0.75, 0.85, 0.95, 1.05, 1.2, 1.4)
+LOADS = (0.2, 0.5, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,11 @@ class Server:
 
     @property
     def jobs(self) -> int:
-        """How many jobs a level sends: two full batches under way are less than the rule's 2 % of half of them."""
-        return max(3000, 300 * self.size * self.lanes)
+        """How many jobs a level sends: two full batches under way are less than the rule's 2 % of them."""
+        return max(3000, 250 * self.size * self.lanes)
 
     def level(self, rate: float, seed: int) -> Level:
-        """Return what it does in the second half of a run, as a load generator would see it."""
+        """Return what it does after the first quarter of a run, as a load generator would see it."""
         planner: Planner[Waiting] = Planner(
             policy=make_policy(self.policy, max_batch_size=self.size, max_wait_ms=20),
             lane=learnt(self.lane.batch_ms),
@@ -54,7 +54,7 @@ class Server:
         ends_s = self.jobs / rate
         arrivals = traffic.jobs(traffic.poisson(rate, ends_s, seed=seed), [self.length], seed=seed)
         done = simulate(planner, arrivals, self.lane.batch_ms, queue_limit=2 * self.jobs).done
-        warm_s = ends_s / 2
+        warm_s = ends_s / 4
         sent = [one for one in done if one.arrival.at_s >= warm_s]
         ended = sum(warm_s <= one.finished_s < ends_s for one in done)
         return Level(
