@@ -12,8 +12,9 @@
 5. Saturation is the median of what the overloaded levels did, those which fell short of `Rule.keeps_up`. It is what
    the server gives when there is always work, and needs no limit of latency.
 
-`tail` is 25 because a server without batches whose times do not vary comes to 25 times its light tail at about nine
-tenths of its capacity under Poisson arrivals; one with batches stays below it for longer, as its batches grow first.
+`tail` is 25 because a server without batches whose times do not vary (M/D/1) has a p99 of 25 times a job's own time at
+about nine tenths of its capacity, and of 25 times that at a fifth of its capacity at about 96 %. One with batches stays
+below for longer, as its batches grow first.
 """
 
 from collections.abc import Sequence
