@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from batcher.cost import Cost, CostModel
+from batcher.outcomes import Result
 from batcher.planner import Planner
 from batcher.policy import make_policy
 from batcher.simulator import learnt, simulate
@@ -43,7 +44,12 @@ def read_fitted(line: Mapping[str, Any]) -> Fitted:
 
 
 def simulated_ms(fitted: Fitted, settings: Settings, arrivals: Sequence[Arrival]) -> list[float]:
-    """Return how long each of the arrivals takes with the settings' policy on a virtual clock, ascending.
+    """Return how long each of the arrivals takes with the settings' policy on a virtual clock, ascending."""
+    return sorted(one.latency_ms for one in simulated(fitted, settings, arrivals).outcomes)
+
+
+def simulated(fitted: Fitted, settings: Settings, arrivals: Sequence[Arrival]) -> Result:
+    """Return what comes of the arrivals with the settings' policy on a virtual clock.
 
     Batches take exactly what was fitted, and everything beside the engine takes no time.
     """
@@ -57,14 +63,13 @@ def simulated_ms(fitted: Fitted, settings: Settings, arrivals: Sequence[Arrival]
         max_batch_size=settings.max_batch_size,
         max_batch_tokens=settings.max_batch_tokens,
     )
-    result = simulate(
+    return simulate(
         planner,
         arrivals,
         fitted.lane.batch_ms,
         wide=fitted.wide.batch_ms if fitted.wide is not None else None,
         slo_ms=settings.slo_ms,
     )
-    return sorted((one.finished_s - one.arrival.at_s) * 1000 for one in result.outcomes)
 
 
 def _model(cost: Cost, margin: float) -> CostModel:
