@@ -107,7 +107,7 @@ def submit(
     try:
         code = run(_submit(endpoint(url, state, key_file), wanted, kept))
     except KeyboardInterrupt:
-        sys.stderr.write(f"inferq: interrupted{_left(kept)}\n")
+        sys.stderr.write(f"inferq: interrupted{left_over(kept)}\n")
         code = INTERRUPTED
     except BrokenPipeError:
         # Who reads has seen enough.
@@ -155,7 +155,11 @@ async def _read(wanted: _Wanted) -> "AsyncIterator[Items]":
             yield [read(line, wanted.options) for line in lines]
 
 
-def _left(kept: "Sequence[Sending]") -> str:
+def left_over(kept: "Sequence[Sending]") -> str:
+    """Return what an interrupted run leaves behind, in words; nothing where all was printed or none was begun.
+
+    What is just being printed counts as not printed.
+    """
     if not kept:
         return ""
     sending = kept[0]

@@ -214,21 +214,6 @@ async def test_interrupted_it_says_what_it_leaves(start_pipeline: StartPipeline)
     assert said == "inferq: interrupted: 300 submitted jobs were not printed and still run\n"
 
 
-async def test_interrupted_with_nothing_under_way_it_says_no_more(pipeline: Up) -> None:
-    """What was printed needs no word."""
-    async with started(pipeline, "submit", "-") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdin.write(b"done at once\n")
-        await process.stdin.drain()
-        assert b"done at once" in await asyncio.wait_for(process.stdout.readline(), 30.0)
-        process.send_signal(signal.SIGINT)
-        assert await ended(process) == 130
-        said = (await process.stderr.read()).decode()
-    assert said == "inferq: interrupted\n"
-
-
 async def test_watch_follows_jobs_through_a_restart_of_push(start_pipeline: StartPipeline) -> None:
     """Every change is printed as it comes; when the notifier dies in between, no end is missed."""
     up = start_pipeline(model="simulated:1500,0", max_batch_size="1")

@@ -13,6 +13,7 @@ from inferq import AsyncClient, KeyRefused
 from inferq.cli.asked import Asked, Unreadable
 from inferq.cli.outcomes import Outcome
 from inferq.cli.sending import BATCH, Items, Sending
+from inferq.cli.submit import left_over
 from inferq.errors import first_of
 from inferq.sdk.batches import Options
 from tests.fakeapi import Answer, Call, FakeApi, fake_api, frame, problem, record
@@ -103,6 +104,12 @@ async def test_a_text_goes_alone_and_lines_together(api: FakeApi) -> None:
     assert len(api.of("/v1/infer")) == 2
     assert [len(call.json["inputs"]) for call in api.of("/v1/infer/batch")] == [BATCH, BATCH]
     assert (run.sending.accepted, run.sending.unprinted, run.sending.failed) == (2 * BATCH + 2, 0, 0)
+    assert left_over([run.sending]) == left_over([]) == ""
+    run.sending.printed -= 1
+    run.sending.submitting += 2
+    assert left_over([run.sending]) == (
+        ": 1 submitted jobs were not printed and still run, and 2 more may have become jobs"
+    )
 
 
 async def test_one_slow_job_stops_the_reading_in_order(api: FakeApi) -> None:
