@@ -113,6 +113,11 @@ class KeyRing:
         """Have this called whenever the keys have changed."""
         self._listeners.append(listener)
 
+    def caller_with(self, key: str) -> Caller:
+        """Say who calls, by a key that came in a message; raises `Unauthorized` as `caller` does."""
+        # What is no ASCII is no key; it only has to stay that.
+        return self.caller(b"Bearer " + key.encode(errors="replace"))
+
     async def watch(self) -> None:
         """Follow the file until cancelled; without one there is nothing to follow, and it returns."""
         while self._file is not None:

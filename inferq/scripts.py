@@ -57,8 +57,8 @@ end
 
 -- Several channels are one name, `#` and their count: the id says which. `Names.event_shard` does the same.
 local function channel_of(announced, id)
+  if not string.find(announced, '#', 1, true) then return announced end
   local first, count = string.match(announced, '^(.*)#(%d+)$')
-  if not first then return announced end
   local total = 0
   for i = math.max(1, #id - @HASHED@ + 1), #id do total = (total * 31 + string.byte(id, i)) % 4294967296 end
   local shard = total % tonumber(count)

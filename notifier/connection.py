@@ -24,7 +24,7 @@ from websockets.server import ServerProtocol
 
 from notifier.closes import LOST, TOO_MANY, UNANSWERED
 from notifier.pace import Pace
-from notifier.patience import Patience
+from notifier.patience import STALL_LOOKS, Patience
 from notifier.peer import Host, Peer
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
@@ -32,13 +32,12 @@ MAX_MESSAGE_BYTES: Final = 256 * 1024
 MAX_HEAD_BYTES: Final = 16 * 1024
 # Of the answers to its pings a client may leave so much unread.
 MAX_UNREAD_BYTES: Final = 64 * 1024
-STALL_LOOKS: Final = 4
 
 _logger: Final = logging.getLogger("websockets.server")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection of one client; once it is open, ``peer`` is told what happens."""
+    """A connection of one client; while it is ``open``, messages may be sent and ``peer`` is told what happens."""
 
     __slots__ = (
         "_binary", "_code", "_head_bytes", "_heard", "_host", "_in_line", "_loop", "_pace", "_parts", "_pongs",
@@ -53,7 +52,6 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self.peer: Peer | None = None
         self.who: str | None = None
-        # Whether messages may be sent.
         self.open = False
         self.paused = False
         self._code = 0

@@ -88,7 +88,7 @@ class SessionDesk:
     def same_key(self, session: Session, key: str) -> bool:
         """Say whether a key is that of this session's caller."""
         try:
-            caller = self._keys.caller(b"Bearer " + key.encode(errors="replace"))
+            caller = self._keys.caller_with(key)
         except Unauthorized:
             return False
         return caller.name == session.caller.name

@@ -1,6 +1,10 @@
 """How long the notifier waits for a client."""
 
 from dataclasses import dataclass
+from typing import Final
+
+# How often it is looked, within the time for that, whether a client takes anything.
+STALL_LOOKS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,8 @@ import asyncio
 import http
 import re
 import socket
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
@@ -75,7 +76,7 @@ class Notifier:
         self._readers = Readers()
         self._sockets = 0
         self._of_key: dict[str, int] = {}
-        self._answers: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._open = metrics.gauge("sockets", "Open WebSocket connections")
@@ -90,9 +91,7 @@ class Notifier:
 
     def keys_changed(self) -> None:
         """Send away, piece by piece, whose key is known no more, or means another caller."""
-        task = asyncio.create_task(self._look_at_keys(), name="changed-keys")
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._begin(self._look_at_keys(), "changed-keys")
 
     async def close(self) -> None:
         """Send the clients away, in bounded time: they may come back at once, to another process."""
@@ -111,7 +110,7 @@ class Notifier:
         except TimeoutError:
             for connection in tuple(self._connections):
                 connection.abort()
-        await end(*self._answers)
+        await end(*self._tasks)
         await self.desk.close()
 
     # What connections tell.
@@ -134,9 +133,7 @@ class Notifier:
         elif path == "/healthz":
             connection.respond(_response(200, b'{"status":"ok"}', bare=bare))
         elif path == "/readyz":
-            task = asyncio.create_task(self._readiness(connection, bare), name="readiness")
-            self._answers.add(task)
-            task.add_done_callback(self._answers.discard)
+            self._begin(self._readiness(connection, bare), "readiness")
         elif path == "/metrics":
             connection.respond(_response(200, self._metrics.render(), METRICS_TYPE, bare=bare))
         elif not upgrade:
@@ -174,6 +171,11 @@ class Notifier:
 
     # What comes of it.
 
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _look_at_keys(self) -> None:
         for number, connection in enumerate(tuple(self._connections), start=1):
             session = connection.peer
@@ -209,7 +211,7 @@ class Notifier:
 
     def _auth(self, connection: Connection, path: str, key: str) -> None:
         try:
-            caller = self._keys.caller(b"Bearer " + key.encode(errors="replace"))
+            caller = self._keys.caller_with(key)
         except Unauthorized:
             connection.close(NO_KEY, "an API key is needed")
             return
