@@ -27,6 +27,13 @@ def constant(rate: float, seconds: float) -> Iterator[float]:
     return (number / rate for number in range(round(rate * seconds)))
 
 
+def steady(rate: float, seconds: float) -> list[float]:
+    """Return times at even distances, ``rate`` a second. Raises `OperatorError` for what is out of bounds."""
+    _check(rate=rate, seconds=seconds)
+    _check_count(rate * seconds)
+    return list(constant(rate, seconds)) if rate else []
+
+
 def poisson(rate: float, seconds: float, *, seed: int) -> list[float]:
     """Return independent arrivals, ``rate`` a second on average. Raises `OperatorError` for what is out of bounds."""
     _check(rate=rate, seconds=seconds)

@@ -1,0 +1,114 @@
+"""What a run of the generator sends: when, what, where, and how the jobs are followed. Pure.
+
+A plan holds all that decides a load: equal plans give equal schedules and equal bodies. It travels as JSON to the
+process that sends it, and stands in each report, so that a run can be made again.
+"""
+
+from collections.abc import Iterator
+from itertools import count, islice
+from typing import Final, Literal
+
+import msgspec
+
+from inferq.errors import OperatorError
+from inferq.ports import LOOPBACK
+from loadgen import schedules
+from loadgen.inputs import repeating
+from loadgen.texts import dealt
+
+MOST_TEXTS: Final = 100_000
+MOST_CONNECTIONS: Final = 4_096
+DEFAULT_URL: Final = f"http://{LOOPBACK}:8080"
+
+Kind = Literal["constant", "poisson", "on_off", "ramp", "trace"]
+Follow = Literal["nothing", "records", "push"]
+"""How jobs are followed after their 202: not at all, by reading their records at the end, or by pushed frames."""
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When requests are due: ``rate`` a second for ``seconds``.
+
+    ``on_s`` and ``off_s`` are of kind ``on_off``, ``to_rate`` of ``ramp``, ``times`` (s) of ``trace``, which keeps its
+    own rate where ``rate`` is 0.
+    """
+
+    kind: Kind = "constant"
+    rate: float = 150.0
+    seconds: float = 30.0
+    on_s: float = 1.0
+    off_s: float = 1.0
+    to_rate: float = 0.0
+    times: tuple[float, ...] = ()
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is sent: ``texts``, or the bundled snippets where there are none.
+
+    With ``distinct`` 0 no two are alike (a text that comes again carries a number); otherwise so many of them come
+    again and again by Zipf's law with ``exponent``.
+    """
+
+    texts: tuple[str, ...] = ()
+    distinct: int = 0
+    exponent: float = 1.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run; `due_s` and `texts_of` say what it comes to.
+
+    Requests that are due before ``warm_s`` (s) are sent and not counted. ``budget_ms`` is what goodput counts by, from
+    when a request was due to the pushed frame, or to the stored result where records are followed. ``pids`` are
+    processes whose CPU is read, by name.
+    """
+
+    url: str = DEFAULT_URL
+    path: str = "/v1/infer"
+    key: str = ""
+    schedule: Schedule = Schedule()
+    inputs: Inputs = Inputs()
+    seed: int = 0
+    warm_s: float = 0.0
+    follow: Follow = "push"
+    budget_ms: float = 200.0
+    deadline_ms: int | None = None
+    connections: int = 64
+    patience_s: float = 60.0
+    pids: dict[str, int] = {}
+
+
+def due_s(schedule: Schedule, seed: int) -> list[float]:
+    """Return when requests are due, in seconds from the start, ascending.
+
+    Raises `OperatorError` for what is out of bounds.
+    """
+    match schedule.kind:
+        case "constant":
+            return schedules.steady(schedule.rate, schedule.seconds)
+        case "poisson":
+            return schedules.poisson(schedule.rate, schedule.seconds, seed=seed)
+        case "on_off":
+            return schedules.on_off(
+                schedule.rate, schedule.seconds, on_s=schedule.on_s, off_s=schedule.off_s, seed=seed
+            )
+        case "ramp":
+            return schedules.ramp(schedule.rate, schedule.to_rate, schedule.seconds, seed=seed)
+        case "trace":
+            return schedules.trace(schedule.times, schedule.seconds, rate=schedule.rate or None)
+
+
+def texts_of(inputs: Inputs, wanted: int, seed: int) -> list[str]:
+    """Return so many texts; equal seeds, equal texts. Raises `OperatorError` for what is out of bounds."""
+    if len(inputs.texts) > MOST_TEXTS:
+        raise OperatorError(f"texts may be {MOST_TEXTS:,} at most")
+    if inputs.distinct:
+        known = list(islice(_unlike(inputs, seed), inputs.distinct))
+        return list(repeating(known, wanted, exponent=inputs.exponent, seed=seed))
+    return list(islice(_unlike(inputs, seed), wanted))
+
+
+def _unlike(inputs: Inputs, seed: int) -> Iterator[str]:
+    """Yield texts without end, no two alike."""
+    if not inputs.texts:
+        return dealt(schedules.MOST_REQUESTS, seed=seed)
+    known = dict.fromkeys(inputs.texts)
+    return (f"{text} {again}" if again else text for again in count() for text in known)
