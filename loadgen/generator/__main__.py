@@ -1,16 +1,13 @@
 """`python -m loadgen.generator`: reads a `Plan` as a line of JSON, says each second how far it is, then its `Report`.
 
-A process of its own, which ends with its standard input. It goes before other processes where it may (`PRIORITY`), as
-clients elsewhere would.
+A process of its own, which ends with its standard input.
 """
 
 import gc
-import os
 import select
 import socket
 import sys
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,6 +18,7 @@ from inferq.errors import OperatorError, first_line
 from inferq.ports import LOOPBACK
 from loadgen.generator.ledger import Ledger
 from loadgen.generator.plan import Inputs, Plan, due_s
+from loadgen.generator.priority import first
 from loadgen.generator.reading import Reading
 from loadgen.generator.report import Report
 from loadgen.generator.requests import requests
@@ -29,7 +27,6 @@ from loadgen.generator.sending import Sending
 from loadgen.generator.summary import report
 from loadgen.generator.wire import Address, Poll
 
-PRIORITY: Final = -10
 REACHED_WITHIN_S: Final = 10.0
 
 
@@ -55,7 +52,8 @@ def carry_out(plan: Plan, poll: Poll) -> Report:
 
     sending = Sending(plan, made, ledger, poll, address)
     began_s, began_at_s = time.monotonic(), time.time()
-    used = sending.go(say)
+    with first():
+        used = sending.go(say)
     start_at_s = began_at_s + sending.start_s - began_s
     if plan.follow == "records":
         until_s = sending.start_s + plan.schedule.seconds + plan.patience_s
@@ -79,8 +77,6 @@ def main() -> int:
     plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
     # Nothing here makes cycles, and a collection would make the next sends late.
     gc.disable()
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     poll = Poll()
     poll.add(sys.stdin.fileno(), select.EPOLLIN, _gone)
     try:

@@ -18,7 +18,8 @@ class Address:
     """Where a server is, looked up once; raises OSError for a name that nobody knows."""
 
     def __init__(self, host: str, port: int) -> None:
-        self.family, _, _, _, self.place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self.family, self.place = found[0], found[4]
 
 
 class Poll:
