@@ -5,11 +5,9 @@ A process of its own, which ends with its standard input.
 
 import gc
 import select
-import socket
 import sys
 import time
 from datetime import UTC, datetime
-from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,9 +23,7 @@ from loadgen.generator.requests import requests
 from loadgen.generator.said import Progress, Said
 from loadgen.generator.sending import Sending
 from loadgen.generator.summary import report
-from loadgen.generator.wire import Address, Poll
-
-REACHED_WITHIN_S: Final = 10.0
+from loadgen.generator.wire import Poll, reached
 
 
 def carry_out(plan: Plan, poll: Poll) -> Report:
@@ -40,9 +36,7 @@ def carry_out(plan: Plan, poll: Poll) -> Report:
     ledger = Ledger(due_s(plan.schedule, plan.seed), warm_s=plan.warm_s)
     made = requests(plan, len(ledger.due_s))
     parts = urlsplit(plan.url)
-    host, port = parts.hostname or LOOPBACK, parts.port or 80
-    socket.create_connection((host, port), timeout=REACHED_WITHIN_S).close()
-    address = Address(host, port)
+    address = reached(parts.hostname or LOOPBACK, parts.port or 80)
 
     def say(second: int) -> None:
         now = Progress(
