@@ -13,6 +13,7 @@ from inferq.rabbitnode import find_rabbitmq_server
 from loadgen import admission, batching, push, steady
 from loadgen.figures import Figure
 from loadgen.machine import machine, programs
+from loadgen.schedules import MOST_SECONDS
 
 PARTS: Final = ("batching", "admission", "push", "loadgen")
 BROKERS: Final = ("streams", "rabbitmq")
@@ -23,7 +24,6 @@ OWN_PARTS: Final[dict[str, Collection[str]]] = {
 }
 ROUNDS: Final = 3
 MOST_ROUNDS: Final = 100
-MOST_SECONDS: Final = 3_600.0
 
 
 def main(argv: list[str] | None = None) -> int:
