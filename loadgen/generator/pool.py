@@ -57,7 +57,11 @@ class _Line:
             # Without a request that it could be of, this raises.
             number = self.waiting.popleft()
             self.pool.waiting -= 1
-            self.pool.answered(number, data[:size])
+            try:
+                self.pool.answered(number, data[:size])
+            except ValueError:
+                self.pool.failed(number, BAD_ANSWER)
+                raise
             data = data[size:]
         self.rest = data
         if waited and not self.waiting:

@@ -2,9 +2,9 @@
 
 It is a loop of its own over one epoll, and not uvloop's. libuv's timers count whole milliseconds, so between two sends
 that are less than one apart it either sends late or never sleeps: at 2,000 a second it took 71 % of a core to wait, at
-150 a second sends were late by 0.3 ms at the median. `select` waits to the microsecond: late by 0.02 to 0.06 ms, for 4 %
-of a core. Answers and frames are read as they come, a few at a time, so that reading does not make the next send late;
-nothing is sent before it is due.
+150 a second sends were late by 0.3 ms at the median. `select` waits to the microsecond: late by 0.02 to 0.06 ms, for
+4 % of a core. Answers and frames are read as they come, a few at a time, so that reading does not make the next send
+late; nothing is sent before it is due.
 """
 
 import math
