@@ -49,15 +49,15 @@ class FakeIngress:
         return f"http://{LOOPBACK}:{self.port}"
 
     def stall(self) -> None:
-        """Hold everything up until the stall of this period is over, counted from the first submit; it ends each."""
+        """Hold everything up until the stall that each period begins with is over, counted from the first submit."""
         if not self.every_s:
             return
         now_s = time.monotonic()
         self._first_s = self._first_s or now_s
         into_s = (now_s - self._first_s) % self.every_s
-        if into_s >= self.every_s - self.stall_s:
+        if into_s < self.stall_s:
             # The whole server stands still: that is what a stall is.
-            time.sleep(self.every_s - into_s)
+            time.sleep(self.stall_s - into_s)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection until either side closes it."""

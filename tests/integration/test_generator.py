@@ -262,7 +262,9 @@ async def test_an_open_loop_shows_a_stall_that_a_closed_one_hides() -> None:
     # 10 % of the requests were due in a stall, so a tenth of those waited for nine tenths of it and more.
     assert seen.submit.p99_ms > 0.75 * stall_s * 1000
     assert hidden.submit.p99_ms < 0.25 * stall_s * 1000
+    # It met the stall as well, with a request for each of its threads.
     assert hidden.submit.max_ms is not None
+    assert hidden.submit.max_ms > 0.75 * stall_s * 1000
 
 
 async def test_a_closed_loop_counts_what_goes_wrong() -> None:
