@@ -3,9 +3,10 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import uvloop
 
 from inferq.errors import OperatorError
 from inferq.modelfolder import resolve
-from inferq.modelspec import parse
+from inferq.modelspec import ModelKind, parse
 from inferq.rabbitnode import find_rabbitmq_server
 from inferq.settings import load
 from loadgen.bareloops import ALONE, tokenised
@@ -41,6 +42,8 @@ MOST_NOTES_BYTES: Final = 1_000_000
 EXPECTED_SHARE: Final = 0.8
 CAPACITY_S: Final = 15.0
 ONE_BY_ONE: Final = "1:0"
+# A simulated job that takes no time is done at the rate of the pipeline, not of the engine.
+LEAST_SIMULATED_MS: Final = 1.0
 # What a command names where it is not the default; --out and --notes change nothing that is measured.
 TOLD: Final = (
     "broker",
@@ -171,11 +174,10 @@ class _Bench:
         """Return what is done one by one at saturation, a second."""
         options = self._options
         _say("what is done one by one, at saturation")
-        loops = await bare(options.model, seconds=CAPACITY_S / 3, loops=(ALONE,))
         found = await saturating(
             options.broker,
             options.model,
-            expected=loops.rate(ALONE) * EXPECTED_SHARE,
+            expected=EXPECTED_SHARE * await _one_by_one(options.model),
             seconds=CAPACITY_S,
             say=_say,
             precision=options.precision,
@@ -192,7 +194,7 @@ class _Bench:
         for number in range(self._options.rounds):
             for one in loads:
                 for arm in turned(self._arms, number):
-                    run = await self._valid(one, arm, number)
+                    run = await until_valid(partial(self._once, one, arm, number), say=_say)
                     found.append(run)
                     _say(
                         f"{len(found)} of {total}: {three(one.rate)} jobs/s, {arm.label}: {three(run.throughput)} done"
@@ -202,17 +204,7 @@ class _Bench:
         order = {arm.label: number for number, arm in enumerate(self._arms)}
         return sorted(found, key=lambda run: (order[run.arm], run.number))
 
-    async def _valid(self, one: _Load, arm: Arm, number: int) -> Run:
-        """Run a configuration once, and once more where the first run is invalid."""
-        tries: list[list[str]] = []
-        while True:
-            run = await self._once(one, arm, number, tries)
-            if run.valid or len(tries) + 1 >= TRIES:
-                return run
-            _say(f"again: {'; '.join(run.report.invalid)}")
-            tries.append(run.report.invalid)
-
-    async def _once(self, one: _Load, arm: Arm, number: int, tries: list[list[str]]) -> Run:
+    async def _once(self, one: _Load, arm: Arm, number: int, tries: Sequence[list[str]]) -> Run:
         options = self._options
         changes = {**self._common, **arm.changes}
         settings, _ = load({}, changes)
@@ -255,6 +247,28 @@ class _Bench:
         rows = tokenised(folder, texts)[0] if folder is not None else [text.split() for text in texts]
         settings, _ = load({}, changes)
         return best(fitted, settings, due, [len(row) for row in rows], warm_s=plan.warm_s)
+
+
+async def until_valid(
+    once: Callable[[Sequence[list[str]]], Awaitable[Run]], *, say: Callable[[str], None]
+) -> Run:
+    """Run once, and once more where that was invalid; ``once`` is told why the tries before it were."""
+    tries: list[list[str]] = []
+    while True:
+        run = await once(tries)
+        if run.valid or len(tries) + 1 >= TRIES:
+            return run
+        say(f"again: {'; '.join(run.report.invalid)}")
+        tries.append(run.report.invalid)
+
+
+async def _one_by_one(model: str) -> float:
+    """Return about what the engine alone does of one by one, a second."""
+    spec = parse(model)
+    if spec.kind is ModelKind.SIMULATED:
+        return 1000 / max(spec.tau0_ms + spec.alpha_ms, LEAST_SIMULATED_MS)
+    loops = await bare(model, seconds=CAPACITY_S / 3, loops=(ALONE,))
+    return loops.rate(ALONE)
 
 
 def _within(name: str, value: float, least: float, most: float) -> None:
