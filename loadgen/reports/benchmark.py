@@ -1,7 +1,6 @@
 """The benchmark: configurations at loads, each run on a pipeline of its own, in turn, round after round."""
 
 import argparse
-import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-import uvloop
 
 from inferq.errors import OperatorError
 from inferq.modelfolder import resolve
@@ -27,12 +24,11 @@ from loadgen.reports.arms import Arm, turned
 from loadgen.reports.best import best
 from loadgen.reports.comparison import Asked, compared, heading, table
 from loadgen.reports.document import aligned
-from loadgen.reports.environment import ROOT, environment, model_name
+from loadgen.reports.environment import environment, model_name
 from loadgen.reports.files import write
 from loadgen.reports.measured import Best, Run, cells, three
 from loadgen.saturation import bare, saturating
 
-FOLDER: Final = ROOT / "docs" / "benchmarks"
 TRIES: Final = 2
 MOST_ROUNDS: Final = 100
 MOST_SECONDS: Final = 3_600.0
@@ -44,61 +40,6 @@ CAPACITY_S: Final = 15.0
 ONE_BY_ONE: Final = "1:0"
 # A simulated job that takes no time is done at the rate of the pipeline, not of the engine.
 LEAST_SIMULATED_MS: Final = 1.0
-# What a command names where it is not the default; --out and --notes change nothing that is measured.
-TOLD: Final = (
-    "broker",
-    "model",
-    "precision",
-    "batchers",
-    "rounds",
-    "seed",
-    "schedule",
-    "warm",
-    "budget",
-    "patience",
-)
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "loads",
-        metavar="RPS",
-        help="jobs a second, or a share of what is done one by one: 150 or 60,150 or 75%%,188%%",
-    )
-    parser.add_argument("seconds", type=float, metavar="SECONDS", help="how long each run is counted")
-    parser.add_argument("arms", nargs="+", metavar="CONFIG", help=arms.ALLOWED_ARM)
-    parser.add_argument("--broker", choices=("streams", "rabbitmq"), default="streams")
-    parser.add_argument("--model", default="builtin", help="as INFERQ_MODEL (builtin)")
-    parser.add_argument("--precision", choices=("fp32", "int8", "fp16"), default="fp32")
-    parser.add_argument("--batchers", type=int, default=1, help="batchers of each pipeline (1)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each configuration at each load (3)")
-    parser.add_argument("--seed", type=int, default=0, help="decides texts and drawn arrivals (0)")
-    parser.add_argument(
-        "--schedule", choices=("constant", "poisson"), default="constant", help="of arrivals (constant)"
-    )
-    parser.add_argument(
-        "--warm", type=float, default=3.0, metavar="SECONDS", help="sent first and not counted (3)"
-    )
-    parser.add_argument("--budget", type=float, default=200.0, metavar="MS", help="what in time means (200)")
-    parser.add_argument(
-        "--patience",
-        type=float,
-        metavar="SECONDS",
-        help="how long results are waited for (SECONDS and 60 more)",
-    )
-    parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help="where the report goes")
-    parser.add_argument("--notes", type=Path, metavar="FILE", help="Markdown that goes into the report")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Measure, print tables, write the report. Raises `OperatorError` for what cannot be run."""
-    try:
-        page = uvloop.run(_Bench(options).run())
-    except ConnectionError as error:
-        raise OperatorError(f"a run failed: {error}") from error
-    sys.stdout.write(f"\nreport: {page}\n")
-    return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +48,14 @@ class _Load:
     rate: float
 
 
-class _Bench:
-    """A benchmark as it was asked for. Raises `OperatorError` for what cannot be run."""
+class Bench:
+    """A benchmark as the options of `loadgen.reports.benchcommand` ask for it; ``command`` stands in the report.
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+    Raises `OperatorError` for what cannot be run.
+    """
+
+    def __init__(self, options: argparse.Namespace, *, command: str) -> None:
+        self._options, self._command = options, command
         self._arms = arms.arms(options.arms)
         self._loads = arms.loads(options.loads)
         _within("SECONDS", options.seconds, 1, MOST_SECONDS)
@@ -163,7 +107,7 @@ class _Bench:
         document = compared(
             asked,
             runs,
-            command=_command(options),
+            command=self._command,
             began_at=began_at,
             environment=self._environment,
             notes=self._notes,
@@ -283,24 +227,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"--notes {path} cannot be read: {error}") from error
-
-
-def _command(options: argparse.Namespace) -> str:
-    """Return the command that was given, with names in place of paths: another machine has others."""
-    words = ["bash", "scripts/benchmark.sh", options.loads, f"{options.seconds:g}", *options.arms]
-    parser = argparse.ArgumentParser()
-    add(parser)
-    for name in TOLD:
-        value = getattr(options, name)
-        if value != parser.get_default(name):
-            words += [f"--{name}", _word(name, value)]
-    return shlex.join(words)
-
-
-def _word(name: str, value: object) -> str:
-    if name == "model":
-        return model_name(str(value))
-    return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
 def _filed(name: str) -> str:
