@@ -102,7 +102,7 @@ class Bench:
         )
         for one in loads:
             found = [cell for cell in cells(runs) if cell.load == one.name]
-            lines = aligned(table(found, spreads=False))
+            lines = aligned(table(found, short=True))
             sys.stdout.write("\n".join(["", heading(one.name, one.rate), *lines, ""]))
         document = compared(
             asked,

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-
 END_OF_REPORTS: Final = "<!-- /reports -->"
 
 
