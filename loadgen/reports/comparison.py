@@ -109,7 +109,7 @@ def medians(found: Sequence[Cell]) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def table(found: Sequence[Cell], *, short: bool = False, only: Sequence[str] = ()) -> Table:
-    """Return configurations by quantities, those of ``only`` or all; ``short`` has the medians alone, for a terminal."""
+    """Return configurations by quantities, those of ``only`` or all; for a terminal ``short``, the medians alone."""
     shown = [one for one in QUANTITIES if not only or one.name in only]
     rows = []
     for cell in found:
