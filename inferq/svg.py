@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 from typing import Final, Protocol
 from xml.sax.saxutils import escape
 
-INK: Final = "#777777"
+INK: Final = "#7b7b7b"
 COLOURS: Final = (
     "#3f86d8", "#1f9e8f", "#5a9e32", "#b58a12", "#d9702a", "#d64550", "#a65fc4", "#6f7fd6", "#8a8a8a", "#b07040",
 )  # fmt: skip

@@ -78,7 +78,7 @@ def _overload(drowned: Sequence[Cell]) -> list[str]:
 
 
 def _ranking(cells: Sequence[Cell], name: str, what: str, unit: str, *, least: bool) -> list[str]:
-    """Say which one is best, and which ones cannot be told from it."""
+    """Say which one is best, and which ones cannot be told from it; shares, which have no unit, need no ratios."""
     known = [cell for cell in cells if math.isfinite(cell.spread(name).median)]
     if len(known) < 2:
         return []
@@ -90,7 +90,7 @@ def _ranking(cells: Sequence[Cell], name: str, what: str, unit: str, *, least: b
         return [f"{_capital(what)}: the rounds do not tell {_listed(ordered)} apart."]
     others = ", ".join(
         f"{cell.arm} {form(cell.spread(name).median)}{unit}"
-        + ("" if cell in alike else _times(cell.spread(name).median, best.spread(name).median))
+        + ("" if cell in alike or not unit else _times(cell.spread(name).median, best.spread(name).median))
         for cell in rest
     )
     close = f" The rounds do not tell {_listed(alike)} apart from it." if alike else ""
