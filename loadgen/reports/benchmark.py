@@ -196,14 +196,25 @@ class Bench:
 async def until_valid(
     once: Callable[[Sequence[list[str]]], Awaitable[Run]], *, say: Callable[[str], None]
 ) -> Run:
-    """Run once, and once more where that was invalid; ``once`` is told why the tries before it were."""
+    """Run once, and once more where that was invalid or failed; ``once`` is told why the tries before it did not count.
+
+    Raises `ConnectionError` when the last try failed.
+    """
     tries: list[list[str]] = []
     while True:
-        run = await once(tries)
-        if run.valid or len(tries) + 1 >= TRIES:
-            return run
-        say(f"again: {'; '.join(run.report.invalid)}")
-        tries.append(run.report.invalid)
+        last = len(tries) + 1 >= TRIES
+        try:
+            run = await once(tries)
+        except ConnectionError as error:
+            if last:
+                raise
+            reasons = [f"it failed: {error}"]
+        else:
+            if run.valid or last:
+                return run
+            reasons = run.report.invalid
+        say(f"again: {'; '.join(reasons)}")
+        tries.append(reasons)
 
 
 async def _one_by_one(model: str) -> float:

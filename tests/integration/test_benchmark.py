@@ -132,6 +132,22 @@ async def test_an_invalid_run_is_run_again_once(invalid: str, runs: int, valid: 
     assert said == ["again: late"] * (runs - 1)
 
 
+async def test_a_run_that_failed_is_run_again_once() -> None:
+    """An hour's work is not lost to one of its runs; a second failure ends it."""
+    told: list[list[list[str]]] = []
+
+    async def once(tries: Sequence[list[str]]) -> Run:
+        told.append(list(tries))
+        if len(told) != 2:
+            raise ConnectionError("no answer")
+        return run("1:0", report([1.0]), tries=list(tries))
+
+    found = await until_valid(once, say=lambda words: None)
+    assert found.tries == [["it failed: no answer"]]
+    with pytest.raises(ConnectionError):
+        await until_valid(once, say=lambda words: None)
+
+
 def test_the_environment_names_the_machine_the_versions_and_the_model() -> None:
     """The digest is of the file that is run."""
     found = environment("builtin")
