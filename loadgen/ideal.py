@@ -4,8 +4,8 @@ The ideal is the batcher's own planner and policy on a virtual clock, with the c
 warm-up: nothing but the engine takes time. What ingress, broker, store, network and the batcher's loop add is in the
 ratio, and so is what they take from the engine's cores. It is an ideal of this policy, not of all policies.
 
-A run that is measured has a warm-up, and jobs under way when its count opens and closes. Its ideal is counted alike: the
-whole plan is simulated, latency is of the jobs due past the warm-up, and throughput is of the ends within the count.
+A run that is measured has a warm-up, and jobs under way when its count opens and closes. Its ideal is counted alike:
+the whole plan is simulated, latency is of the jobs due past the warm-up, throughput of the ends within the count.
 """
 
 from collections.abc import Sequence

@@ -97,15 +97,16 @@ def checked(window: Window, *, sampling: float = SAMPLING, apart_s: float = 0.0)
     edges = cut * window.longest_s / window.seconds
     apart = window.rate * apart_s
     allowed = edges + apart + sampling * max(window.mean_in_system, expected)
+    parts = [
+        f"{edges:.3g} for {cut} jobs that an end of the window cut, the longest of {window.longest_s:.3g} s"
+    ]
+    if apart:
+        parts.append(f"{apart:.3g} for a stay that both places see {1000 * apart_s:.3g} ms apart")
     return Verdict(
         in_system=window.mean_in_system,
         expected=expected,
         off=off,
         allowed=allowed,
-        why=(
-            f"{edges:.3g} for {cut} jobs that an end of the window cut, the longest of {window.longest_s:.3g} s,"
-            + (f" {apart:.3g} for the {1000 * apart_s:.3g} ms by which both places see a job's stay apart," if apart else "")
-            + f" and {sampling:.0%} for samples of the depth"
-        ),
+        why=", ".join([*parts, f"and {sampling:.0%} for samples of the depth"]),
         holds=off <= allowed,
     )

@@ -35,9 +35,7 @@ def applies(fitted: Fitted, settings: Settings, lengths: Sequence[int]) -> str:
     return ""
 
 
-def bounds(
-    fitted: Fitted, rate: float, lengths: Sequence[int], *, full_share: float | None
-) -> Bounds | None:
+def bounds(fitted: Fitted, rate: float, lengths: Sequence[int], *, full_share: float | None) -> Bounds | None:
     """Return the bounds of the mean latency at ``rate`` jobs/s; None where they do not speak of this level."""
     if full_share is None or full_share > HARDLY:
         return None

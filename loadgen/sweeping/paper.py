@@ -1,6 +1,7 @@
 """The report of a sweep: its words, tables and picture put into a document. Pure."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import msgspec
 
@@ -104,8 +105,9 @@ def _asked(swept: Swept) -> str:
         else ""
     )
     return (
-        f"{how}; seed {swept.seed}{laid}. The queue is drained between levels, each level's first part is a warm-up that"
-        f" is not counted, and goodput is the share of offered jobs whose result came within {swept.budget_ms:g} ms."
+        f"{how}; seed {swept.seed}{laid}. The queue is drained between levels, and each level's first part is a"
+        " warm-up that is not counted. Goodput is the share of offered jobs whose result came within"
+        f" {swept.budget_ms:g} ms."
     )
 
 
@@ -121,7 +123,7 @@ def _at(swept: Swept, load: float) -> tuple[float, float] | None:
         for row in swept.rows
         if row.p99_ms is not None
     )
-    for (below, done, ms), (above, done_after, ms_after) in zip(points, points[1:], strict=False):
+    for (below, done, ms), (above, done_after, ms_after) in pairwise(points):
         if below <= load <= above:
             part = (load - below) / (above - below)
             return done + part * (done_after - done), ms + part * (ms_after - ms)

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from loadgen import little
+from loadgen.batchqueue import Bounds
 from loadgen.generator.report import Report
 from loadgen.ideal import Course, Over, course, over, throughput
 from loadgen.knee import Level
@@ -84,7 +85,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return Level(offered=self.offered, achieved=self.achieved, p99_ms=self.p99_ms)
 
 
-def row(report: Report, *, most_rows: int | None, ideal: Course | None = None) -> Row:
+def row(
+    report: Report,
+    *,
+    most_rows: int | None,
+    ideal: Course | None = None,
+    bounds: Bounds | None = None,
+    note: str = "",
+) -> Row:
     """Return a level of an open loop; ``most_rows`` is the largest batch, None where it is not known."""
     pushed = report.pushed if report.pushed.count else report.stored
     achieved = throughput(report)
@@ -108,6 +116,9 @@ def row(report: Report, *, most_rows: int | None, ideal: Course | None = None) -
         invalid=report.invalid,
         law=law(report),
         beside=None if ideal is None else beside(course(report), ideal),
+        least_ms=None if bounds is None else bounds.least_ms,
+        most_ms=None if bounds is None else bounds.most_ms,
+        note=note,
     )
 
 

@@ -135,9 +135,7 @@ def _cells(row: Row, open_loop: bool) -> Sequence[str]:
         _percent(row.goodput),
         _number(row.lag_p99_ms, 2),
         "-" if row.law is None else "holds" if row.law.holds else "BROKEN",
-        "; ".join(
-            remark for remark in remarks(row) if not remark.startswith("Little's law")
-        ),
+        "; ".join(remark for remark in remarks(row) if not remark.startswith("Little's law")),
     )
 
 
