@@ -1,10 +1,10 @@
 """How a configuration of batching is written on one line, as benchmarks take it. Pure.
 
-    16:50      batches of up to 16, with a window of up to 50 ms: policy `fixed`, or `greedy` where the window is 0
-    1:0        one job at a time
-    slo        policy `slo`, which steers for the settings' own latency
-    slo:200    the same, for 200 ms
-    slo:200:32 the same, with batches of up to 32
+16:50      batches of up to 16, with a window of up to 50 ms: policy `fixed`, or `greedy` where the window is 0
+1:0        one job at a time
+slo        policy `slo`, which steers for the settings' own latency
+slo:200    the same, for 200 ms
+slo:200:32 the same, with batches of up to 32
 """
 
 import re

@@ -135,21 +135,29 @@ def law(report: Report) -> Law | None:
     stored, pushed, submit = report.stored, report.pushed, report.submit
     if report.mean_in_system is None or stored.mean_ms is None or stored.max_ms is None:
         return None
-    rate = stored.count / report.seconds
     submit_s = (submit.mean_ms or 0.0) / 1000
-    followed_s = stored.mean_ms / 1000 if pushed.mean_ms is None else pushed.mean_ms / 1000 - submit_s
-    verdict = little.checked(
+    return law_of(
         little.Window(
             seconds=report.seconds,
             mean_in_system=report.mean_in_system,
-            rate=rate,
+            rate=stored.count / report.seconds,
             mean_s=stored.mean_ms / 1000,
             at_open=report.at_open,
             at_close=report.at_close,
             longest_s=stored.max_ms / 1000,
         ),
-        apart_s=min(abs(followed_s - stored.mean_ms / 1000), submit_s + FRAME_S),
+        followed_s=(stored.mean_ms if pushed.mean_ms is None else pushed.mean_ms) / 1000 - submit_s,
+        submit_s=submit_s,
     )
+
+
+def law_of(window: little.Window, *, followed_s: float, submit_s: float) -> Law:
+    """Return what Little's law says of a window whose L is the generator's, the rest the records'.
+
+    ``followed_s`` is the mean from 202 to result and ``submit_s`` that from send to 202, as the generator saw them.
+    """
+    apart_s = min(abs(followed_s - window.mean_s), submit_s + FRAME_S)
+    verdict = little.checked(window, apart_s=apart_s)
     return Law(
         in_system=verdict.in_system,
         expected=verdict.expected,

@@ -195,4 +195,6 @@ class Sweep:
 
     async def _drain(self) -> None:
         if not await self._target.drained(within_s=DRAINED_WITHIN_S):
-            self._say(f"the queue was not empty after {DRAINED_WITHIN_S:g} s: the next level begins with what is left")
+            self._say(
+                f"the queue was not empty after {DRAINED_WITHIN_S:g} s: the next level begins with what is left"
+            )
