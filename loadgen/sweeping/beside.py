@@ -1,4 +1,4 @@
-"""The ideal of a run, simulated from its own plan: what the batcher fitted, and the lengths of the texts it was sent."""
+"""The ideal of a run, simulated from its own plan, with what the batcher fitted and the lengths of the texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,9 +12,10 @@ import msgspec
 from inferq.errors import OperatorError
 from inferq.settings import Settings
 from loadgen.client import Client
-from loadgen.config import configured
 from loadgen.deployment import deployed
 from loadgen.fitted import Fitted
+from loadgen.reports.arms import arm
+from loadgen.reports.environment import model_name
 from loadgen.sweeping.beside import fitted_of
 from loadgen.sweeping.swept import Server
 
@@ -79,7 +80,7 @@ async def own(wanted: Own, **settings: str) -> AsyncIterator[Target]:
         "precision": wanted.precision,
         "batchers": str(wanted.batchers),
         "cache": wanted.cache,
-        **configured(wanted.config),
+        **arm(wanted.config).changes,
         **settings,
     }
     async with deployed(wanted.broker, **given) as deployment:
@@ -93,7 +94,7 @@ async def own(wanted: Own, **settings: str) -> AsyncIterator[Target]:
             server=Server(
                 url=deployment.url,
                 broker=wanted.broker,
-                model=used.model,
+                model=model_name(used.model),
                 precision=used.precision,
                 config=wanted.config,
                 batchers=used.batchers,

@@ -115,9 +115,8 @@ def _law(swept: Swept) -> str:
         if row.law is not None
     ]
     return (
-        f"Little's law is BROKEN on {len(broken)} of {len(checked)} levels, which were not measured rightly: "
-        + "; ".join(parts)
-        + "."
+        f"Little's law is BROKEN on {len(broken)} of {len(checked)} levels, which were not measured rightly, or whose"
+        " frames came long after their results were stored: " + "; ".join(parts) + "."
     )
 
 
