@@ -3,10 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import fmean
 from typing import Final
 
-from batcher.cost import capacity
 from inferq.snippets import snippets
 from loadgen.fitted import Fitted
 from loadgen.generator.plan import Plan, Schedule
@@ -16,6 +14,7 @@ from loadgen.parts import Say
 from loadgen.sweeping import closedform, levels
 from loadgen.sweeping.beside import simulated_plan
 from loadgen.sweeping.closed import closed
+from loadgen.sweeping.guess import guessed
 from loadgen.sweeping.row import Row, row
 from loadgen.sweeping.search import Search
 from loadgen.sweeping.swept import Swept
@@ -93,7 +92,7 @@ class Sweep:
             self._say(f"about {self._capacity:.4g} jobs/s are done at most; levels are laid around that")
             rates = levels.around(self._capacity, self._order.shares)
         seconds = self._order.seconds or levels.long_enough_s(
-            self._capacity or self._guess() or max(rates),
+            self._capacity or guessed(self._target) or max(rates),
             most_rows=self._target.server.most_rows or MOST_ROWS,
             lanes=(self._target.server.lanes or 1) * (self._target.server.batchers or 1),
         )
@@ -160,21 +159,8 @@ class Sweep:
             lengths = tokens_of(settings.model, snippets())
             self._no_form = closedform.applies(self._fitted, settings, lengths)
 
-    def _guess(self) -> float | None:
-        """Return what the batcher's cost says that it can do, for texts of the mean length."""
-        settings = self._target.settings
-        if self._fitted is None or settings is None:
-            return None
-        return capacity(
-            self._fitted.lane,
-            lanes=self._fitted.lanes,
-            length=max(1, round(fmean(tokens_of(settings.model, snippets())))),
-            most_rows=settings.max_batch_size,
-            most_tokens=settings.max_batch_tokens,
-        )
-
     async def _searched(self) -> float:
-        search = Search(self._guess())
+        search = Search(guessed(self._target))
         seed = SEARCH_SEED + self._order.seed
         while search.capacity is None:
             await self._drain()
