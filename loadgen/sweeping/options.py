@@ -2,20 +2,18 @@
 
 import argparse
 import asyncio
-import ipaddress
 import shlex
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import uvloop
 
-from inferq.cli.credentials import given_key
 from inferq.errors import OperatorError
 from inferq.rabbitnode import find_rabbitmq_server
+from loadgen.generator.target import key_for
 from loadgen.reports import arms
 from loadgen.reports.environment import ROOT, model_name
 from loadgen.sweeping.target import Own, Target, own, running
@@ -27,7 +25,7 @@ INTERRUPTED: Final = 130
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 PRECISIONS: Final = ("fp32", "int8", "fp16")
 # What a command that is told leaves out: it changes nothing that is measured, or is of this machine alone.
-UNTOLD: Final = frozenset({"out", "key_file", "command", "run"})
+UNTOLD: Final = frozenset({"out", "key_file", "subcommand"})
 # Options whose field has another name.
 FLAGS: Final = {"first": "--from", "last": "--to", "allow_remote": "--allow-remote"}
 
@@ -87,9 +85,7 @@ async def target(options: argparse.Namespace) -> AsyncIterator[Target]:
         async with own(wanted(options)) as started:
             yield started
         return
-    if not options.allow_remote and not _loopback(urlsplit(options.url).hostname or ""):
-        raise OperatorError("the target is not this host: --allow-remote if it is yours to load")
-    yield await running(options.url, key=given_key(options.key_file) or "")
+    yield await running(options.url, key=key_for(options))
 
 
 def folder(options: argparse.Namespace) -> Path | None:
@@ -152,10 +148,3 @@ def within(name: str, value: float, least: float, most: float) -> None:
     """Raise `OperatorError` for a value out of bounds."""
     if not least <= value <= most:
         raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:g}")
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
