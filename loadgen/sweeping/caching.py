@@ -140,12 +140,15 @@ class _Arm:
     async def _saturated(self, guess: float) -> tuple[float, Report]:
         warm_s = levels.warm_s(self._effort.try_s)
         search = Search(self._lightened(guess, warm_s + self._effort.try_s))
+        best: Report | None = None
         while True:
             plan = self._plan(search.rate, self._effort.try_s, warm_s=warm_s)
             report = await generated(plan)
             search.tried(report.offered / report.seconds, throughput(report))
+            if best is None or throughput(report) > throughput(best):
+                best = report
             if search.capacity is not None:
-                return search.capacity, report
+                return search.capacity, best
             await self._target.drained(within_s=PATIENCE_S)
 
     def _lightened(self, guess: float, seconds: float) -> float:
