@@ -119,7 +119,7 @@ def asked(test: CacheTest) -> list[str]:
     """Return what was run."""
     return [
         f"{test.about}. {test.distinct:,} distinct texts come again by Zipf's law with exponent {test.exponent:g};"
-        f" seed {test.seed}, {test.rounds} rounds, the arms in turn, each on a fresh pipeline with an empty cache;"
+        f" seed {test.seed}, rounds: {test.rounds}, the arms in turn, each on a fresh pipeline with an empty cache;"
         " figures are medians over the rounds.",
         "Two open loops of Poisson arrivals for each arm: one at an equal load that all arms can do, for hits and"
         " latency (from when a job was due to its pushed frame), and one at more than the arm can do, for throughput,"

@@ -22,6 +22,7 @@ from loadgen.sweeping.cached import CacheTest, Run
 from loadgen.sweeping.guess import guessed
 from loadgen.sweeping.paper import about
 from loadgen.sweeping.search import Search
+from loadgen.sweeping.swept import STAMP
 from loadgen.sweeping.target import Own, Target, own
 from loadgen.texts import dealt
 
@@ -81,7 +82,7 @@ async def tested(wanted: Own, inputs: Repeating, effort: Effort, *, seed: int, s
         ConnectionError: a pipeline went away.
     """
     inputs.check()
-    began_at = datetime.now(UTC).isoformat(timespec="seconds")
+    began_at = datetime.now(UTC).strftime(STAMP)
     runs: list[Run] = []
     what = ""
     for number in range(effort.rounds):

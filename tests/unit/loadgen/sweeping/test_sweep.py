@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inferq.settings import Settings, load
-from loadgen.generator.plan import Plan
+from loadgen.generator.plan import Plan, due_s
 from loadgen.generator.report import Report
 from loadgen.sweeping.levels import SHARES
 from loadgen.sweeping.sweep import Order, Sweep
@@ -111,6 +111,8 @@ async def test_levels_are_as_long_as_the_knee_needs_unless_told() -> None:
     assert [plan.schedule.seconds - plan.warm_s for plan in generate.plans] == [30, 30]
     assert [plan.seed for plan in generate.plans] == [0, 1]
     assert all(plan.schedule.kind == "poisson" and plan.inputs.distinct == 0 for plan in generate.plans)
+    sent = [text for plan in generate.plans for text in plan.inputs.texts]
+    assert len(sent) == len(set(sent)) == sum(len(due_s(plan.schedule, plan.seed)) for plan in generate.plans)
     short = Generator()
     await Sweep(quiet(), Order(rates=(50,), seconds=4, seed=7), generate=short, say=lambda _: None).run()
     assert short.plans[0].schedule.seconds == 5
