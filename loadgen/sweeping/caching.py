@@ -174,7 +174,6 @@ class _Arm:
             warm_s=warm_s,
             follow="push",
             patience_s=PATIENCE_S,
-            pids=dict(self._target.pids),
         )
 
     def _ideal(self, jobs: int) -> float:

@@ -153,7 +153,6 @@ class Sweep:
             budget_ms=self._order.budget_ms,
             # Of an overloaded level as much is left as came in vain, which takes as long again at most.
             patience_s=DRAINED_WITHIN_S,
-            pids=dict(self._target.pids),
         )
 
     def _read_fit(self) -> None:

@@ -31,7 +31,6 @@ class Target:
     key: str = field(default="", repr=False)
     settings: Settings | None = None
     warm: Mapping[str, Any] = field(default_factory=dict)
-    pids: Mapping[str, int] = field(default_factory=dict)
 
     def fitted(self) -> Fitted:
         """Return what the batcher fitted; raises `ValueError` where that is not known, with why."""
@@ -103,7 +102,6 @@ async def own(wanted: Own, **settings: str) -> AsyncIterator[Target]:
             ),
             settings=used,
             warm=deployment.warm,
-            pids=deployment.pids(),
         )
 
 
