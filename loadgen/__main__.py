@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from inferq.errors import OperatorError
 from loadgen.generator import closedcommand, command
+from loadgen.reports import benchcommand
 from loadgen.sweeping import cachecommand
 from loadgen.sweeping import command as sweepcommand
 
@@ -28,6 +29,7 @@ class Subcommand(Protocol):
 
 SUBCOMMANDS: Final[Mapping[str, tuple[Subcommand, str]]] = {
     "run": (command, "an open-loop load (the default)"),
+    "benchmark": (benchcommand, "compare configurations, and write a report"),
     "closed": (closedcommand, "a closed loop, for comparison: it hides stalls"),
     "sweep": (sweepcommand, "load by load from light to beyond saturation, and the knee"),
     "cache": (cachecommand, "repeating inputs with the cache off, local and shared (also --cache-test)"),

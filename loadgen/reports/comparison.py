@@ -108,18 +108,18 @@ def medians(found: Sequence[Cell]) -> dict[str, dict[str, dict[str, Any]]]:
     return total
 
 
-def table(found: Sequence[Cell], *, spreads: bool = True, only: Sequence[str] = ()) -> Table:
-    """Return configurations by quantities; the medians alone without ``spreads``."""
+def table(found: Sequence[Cell], *, short: bool = False, only: Sequence[str] = ()) -> Table:
+    """Return configurations by quantities, those of ``only`` or all; for a terminal ``short``, the medians alone."""
     shown = [one for one in QUANTITIES if not only or one.name in only]
     rows = []
     for cell in found:
         values = [cell.spread(one.name) for one in shown]
         words = [
-            value.words(one.form) if spreads else value.words(one.form).partition(" (")[0]
+            value.words(one.form).partition(" (")[0] if short else value.words(one.form)
             for one, value in zip(shown, values, strict=True)
         ]
         rows.append([cell.arm if cell.valid else f"{cell.arm} (invalid)", *words])
-    return Table(head=["configuration", *(one.head for one in shown)], rows=rows)
+    return Table(head=["configuration", *(one.short if short else one.head for one in shown)], rows=rows)
 
 
 def heading(name: str, rate: float) -> str:
@@ -186,7 +186,7 @@ def _over_time(name: str, rate: float, found: Sequence[Cell]) -> str:
             title="jobs accepted and not ended",
             x=seconds,
             y=Axis(label="jobs at the end of each second", least=10),
-            series=[Series(name=cell.arm, points=_by_second(cell, "in_system")) for cell in found],
+            series=[Series(name=cell.arm, points=_at_ends(_by_second(cell, "in_system"))) for cell in found],
         ),
         Panel(
             title="p99 of the jobs that were due in each second",
@@ -206,6 +206,11 @@ def _by_second(cell: Cell, field: str) -> list[tuple[float, float]]:
             if value is not None:
                 values.setdefault(second.at_s, []).append(value)
     return [(at_s, statistics.median(found)) for at_s, found in sorted(values.items())]
+
+
+def _at_ends(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return what is known of the end of each second where the second ends."""
+    return [(at_s + 1, value) for at_s, value in points]
 
 
 def _batches(name: str, rate: float, found: Sequence[Cell]) -> str:
