@@ -4,8 +4,8 @@
    of a cache that holds every text from its first time on, over just as many inputs. A text that comes again while its
    equal waits or runs is answered with it and is no hit, so hits are below the ideal where equal texts come close
    together.
-2. Without a cache, too, equal texts that wait at the same time run once. So "off" is not unique inputs, and what a
-   cache adds is over what that gives.
+2. With the cache off every text is run, equal ones that wait at the same time included: a cache has all of that to
+   save.
 3. Throughput is at a load that is more than each arm can do; latency at one that all can do.
 """
 
@@ -123,8 +123,8 @@ def asked(test: CacheTest) -> list[str]:
         " figures are medians over the rounds.",
         "Two open loops of Poisson arrivals for each arm: one at an equal load that all arms can do, for hits and"
         " latency (from when a job was due to its pushed frame), and one at more than the arm can do, for throughput,"
-        " with texts that it has not seen before. Equal texts that wait at the same time run once in every arm, off"
-        " included.",
+        " with texts that it has not seen before. With the cache off every text is run; with either cache equal texts"
+        " that wait at the same time run once.",
     ]
 
 
