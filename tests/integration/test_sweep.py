@@ -103,7 +103,8 @@ def _rows(folder: Path) -> int:
 
 def test_the_cache_test_writes_its_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By the flag that names it, too: hits of both caches, and of none without one."""
-    given = ["--cache-test", "--quick", "--model", caching.QUICK_MODEL, "--out", str(tmp_path)]
+    given = ["--cache-test", "--quick", "--model", caching.QUICK_MODEL, "--config", caching.QUICK_CONFIG]
+    given += ["--out", str(tmp_path)]
     assert loadgen.__main__.main(given) == 0, capfd.readouterr().err
     assert "With the cache local" in capfd.readouterr().out
     (report,) = tmp_path.glob("*.json")
@@ -114,7 +115,7 @@ def test_the_cache_test_writes_its_report(tmp_path: Path, capfd: pytest.CaptureF
         assert runs[cache]["hits"] == pytest.approx(runs[cache]["ideal"], rel=0.5)
         assert runs[cache]["counted_hits"] == pytest.approx(runs[cache]["hits"])
     page = next(tmp_path.glob("*.md")).read_text("utf-8")
-    assert "python -m loadgen cache --model simulated:10,4 --quick" in page
+    assert "python -m loadgen cache --model simulated:30,10 --config 16:0 --quick" in page
 
 
 def test_figures_of_a_knee_hold_within_a_tenth() -> None:
