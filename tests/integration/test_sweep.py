@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 import loadgen.__main__
-from loadgen.figures import Figure
 from loadgen.generator.run import generated
 from loadgen.sweeping import caching, knees
 from loadgen.sweeping.sweep import Order, Sweep
@@ -116,13 +115,3 @@ def test_the_cache_test_writes_its_report(tmp_path: Path, capfd: pytest.CaptureF
         assert runs[cache]["counted_hits"] == pytest.approx(runs[cache]["hits"])
     page = next(tmp_path.glob("*.md")).read_text("utf-8")
     assert "python -m loadgen cache --model simulated:30,10 --config 16:0 --quick" in page
-
-
-def test_figures_of_a_knee_hold_within_a_tenth() -> None:
-    """On either side."""
-
-    def holds(ratio: float) -> bool:
-        figure: Figure = knees.near("knee", ratio)
-        return figure.holds
-
-    assert [holds(ratio) for ratio in (0.89, 0.9, 1.0, 1.1, 1.11)] == [False, True, True, True, False]
