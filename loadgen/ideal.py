@@ -40,19 +40,14 @@ class Over:
     throughput: float
 
 
-def ideal(fitted: Fitted, settings: Settings, arrivals: Sequence[Arrival]) -> Course:
-    """Return what the arrivals come to with the settings' policy, from the first arrival to the last end.
-
-    Jobs that are refused or expire do not count.
-    """
-    result = simulated(fitted, settings, arrivals)
-    return _course(result.done, result.throughput if result.done else float("nan"))
-
-
 def counted(
     fitted: Fitted, settings: Settings, arrivals: Sequence[Arrival], *, opens_s: float, closes_s: float
 ) -> Course:
-    """Return the same as a generator counts it: jobs that arrive, and ends that fall, between two times (s)."""
+    """Return what the arrivals come to with the settings' policy, counted between two times (s) as a generator does.
+
+    Latency is of the jobs that arrive in between, throughput of the ends that fall there. Jobs that are refused or
+    expire do not count.
+    """
     done = simulated(fitted, settings, arrivals).done
     ended = sum(opens_s <= one.finished_s < closes_s for one in done)
     within = [one for one in done if opens_s <= one.arrival.at_s < closes_s]

@@ -9,7 +9,7 @@ from batcher.traffic import Arrival
 from inferq.settings import load
 from loadgen.fitted import Fitted
 from loadgen.generator.plan import Plan, Schedule
-from loadgen.ideal import Course, Over, arrivals, counted, course, ideal, over
+from loadgen.ideal import Course, Over, arrivals, counted, course, over
 from tests.sweeps import latencies, report
 
 FITTED = Fitted(
@@ -24,21 +24,21 @@ GREEDY, _ = load({}, {"batch_policy": "greedy"})
 def test_a_batch_forms_while_one_computes() -> None:
     """The first job runs alone for 12 ms, the three that come meanwhile together for 16 ms."""
     came = [Arrival(at_s=at_ms / 1000, length=8) for at_ms in (0, 1, 2, 3)]
-    found = ideal(FITTED, GREEDY, came)
+    found = counted(FITTED, GREEDY, came, opens_s=0, closes_s=0.04)
     assert found.mean_ms == pytest.approx((12 + 27 + 26 + 25) / 4)
     assert [found.p50_ms, found.p99_ms] == pytest.approx([25, 27])
-    assert found.throughput == pytest.approx(4 / 0.028)
+    assert found.throughput == pytest.approx(4 / 0.04)
 
 
 def test_jobs_that_expire_do_not_count() -> None:
     """A job whose own deadline cannot be met has no latency."""
     came = [Arrival(at_s=0.0, length=8), Arrival(at_s=0.1, length=8, deadline_ms=1)]
-    assert ideal(FITTED, GREEDY, came).mean_ms == pytest.approx(12)
+    assert counted(FITTED, GREEDY, came, opens_s=0, closes_s=1).mean_ms == pytest.approx(12)
 
 
 def test_nothing_done_is_nothing_said() -> None:
     """All is nan, and no division fails."""
-    found = ideal(FITTED, GREEDY, [])
+    found = counted(FITTED, GREEDY, [], opens_s=0, closes_s=1)
     assert all(map(math.isnan, (found.mean_ms, found.p50_ms, found.p99_ms, found.throughput)))
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from inferq.settings import Settings
 from loadgen.fitted import Fitted, read_fitted
 from loadgen.generator.plan import Plan, due_s, texts_of
-from loadgen.generator.report import Report
-from loadgen.ideal import Course, Over, arrivals, counted, course, over
+from loadgen.ideal import Course, arrivals, counted
 from loadgen.tokens import tokens_of
 
 # Beyond this many jobs the simulation of a level would take longer than a level.
@@ -40,15 +39,3 @@ def simulated_plan(plan: Plan, settings: Settings, fitted: Fitted) -> Simulated:
         fitted, settings, arrivals(plan, lengths), opens_s=plan.warm_s, closes_s=plan.schedule.seconds
     )
     return Simulated(course=found, lengths=lengths)
-
-
-def beside(report: Report, settings: Settings, warm: Mapping[str, Any]) -> tuple[Course, Over]:
-    """Return the ideal of a run's own plan, and the measured over it.
-
-    ``warm`` is what the first batcher logged of its warm-up, ``settings`` those of the pipeline.
-
-    Raises:
-        ValueError: there is none: the batcher logged no fit, there are several batchers, or too many jobs.
-    """
-    best = simulated_plan(report.plan, settings, fitted_of(settings, warm)).course
-    return best, over(course(report), best)
