@@ -12,8 +12,11 @@ from typing import Final, Protocol
 from inferq.errors import OperatorError
 from loadgen.generator import closedcommand, command
 from loadgen.reports import benchcommand
+from loadgen.sweeping import cachecommand
+from loadgen.sweeping import command as sweepcommand
 
 NOT_BEGUN: Final = 2
+CACHE_TEST: Final = "--cache-test"
 
 
 class Subcommand(Protocol):
@@ -28,12 +31,16 @@ SUBCOMMANDS: Final[Mapping[str, tuple[Subcommand, str]]] = {
     "run": (command, "an open-loop load (the default)"),
     "benchmark": (benchcommand, "compare configurations, and write a report"),
     "closed": (closedcommand, "a closed loop, for comparison: it hides stalls"),
+    "sweep": (sweepcommand, "load by load from light to beyond saturation, and the knee"),
+    "cache": (cachecommand, "repeating inputs with the cache off, local and shared (also --cache-test)"),
 }
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a subcommand; 2 with one line when it could not begin, otherwise what it says."""
     given = sys.argv[1:] if argv is None else argv
+    if CACHE_TEST in given:
+        given = ["cache", *(word for word in given if word != CACHE_TEST)]
     if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help")):
         given = ["run", *given]
     parser = argparse.ArgumentParser(prog="python -m loadgen", description="Loads on a running pipeline.")
