@@ -1,0 +1,277 @@
+"""What a job costs each process while a steady load runs: the kernel's count of CPU, and what Redis says of itself.
+
+One pipeline for each broker, and in it one load after another: jobs that nobody watches, jobs that are followed by
+push, jobs with a webhook, and some that wait before a stopped batcher. The model is simulated, so that the batcher's
+cost is its own, and takes long enough for batches to be of some size. What processes do at rest is in the costs.
+"""
+
+import base64
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import psutil
+
+from inferq.ports import LOOPBACK
+from inferq.redis import connect
+from inferq.webhooks.signing import secret_of
+from loadgen.capacity.costs import BATCHER, Costs, EngineCosts, JobCosts, differences, medians
+from loadgen.childwork import ask
+from loadgen.companion import companion
+from loadgen.cputime import CpuMeter
+from loadgen.deployment import Deployment, deployed, emptied
+from loadgen.figures import Figure, equal
+from loadgen.followers import Follow, Followed
+from loadgen.hookreceiver import Receiver, Taken, Tell
+from loadgen.idlesockets import held
+from loadgen.machine import machine, programs
+from loadgen.schedules import constant
+from loadgen.submitter import Order, Sent
+from loadgen.texts import unique
+
+MODEL: Final = "simulated:5,0.2"
+ENDLESS_JOBS: Final = "10000000"
+# A webhook is signed and sent by the notifier and checked by a receiver in Python, on the same cores.
+WEBHOOK_SHARE: Final = 0.2
+WITHIN_S: Final = 120.0
+ENGINE: Final = "engine"
+LOOPBACK_NAMES: Final = ("lo", "lo0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """A load of ``rate`` jobs a second for ``seconds``; how many jobs wait, how many sockets idle.
+
+    The built-in model is given ``engine_jobs`` at once, a full-size one a tenth of them.
+    """
+
+    rate: float = 1_000.0
+    seconds: float = 20.0
+    waiting: int = 1_000
+    sockets: int = 2_000
+    engine_jobs: int = 4_000
+
+
+async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -> tuple[JobCosts, int]:
+    """Run the loads on a fresh pipeline; return the costs, and how many jobs were refused or missed."""
+    secret = f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
+    settings = {"webhook_hosts": LOOPBACK, "webhook_secret": secret}
+    async with (
+        companion("loadgen.hookreceiver", Receiver(secret=secret_of(secret, ""), refusals=0)) as receiver,
+        deployed(
+            broker, model=MODEL, batch_policy="greedy", queue_limit=ENDLESS_JOBS, **settings
+        ) as deployment,
+    ):
+        hook = await receiver.hear(str, within_s=WITHIN_S)
+        await _submitted(deployment, effort.rate, 1.0)
+        begun = await deployment.counters()
+        async with _counted(deployment) as quiet:
+            sent = await _submitted(deployment, effort.rate, effort.seconds)
+        batches = (await deployment.counters()).since(begun)
+        jobs = len(sent.jobs)
+        refused = sum(sent.refused.values())
+        cpu_us = differences(quiet.cpu_s, jobs)
+        say(f"  {broker}, nobody watches: {_words(cpu_us)}")
+
+        async with _counted(deployment) as followed:
+            order = Follow(
+                api=deployment.url,
+                url=deployment.settings.stream_url,
+                rate=effort.rate,
+                seconds=effort.seconds,
+            )
+            seen = await ask("loadgen.followers", order, Followed, within_s=effort.seconds + WITHIN_S)
+        refused += seen.missed + seen.errors + sum(seen.refused.values())
+        watched_us = differences(followed.cpu_s, seen.accepted)
+        say(f"  {broker}, followed: {_words(watched_us)}")
+
+        async with _counted(deployment) as hooked:
+            sent = await _submitted(deployment, effort.rate * WEBHOOK_SHARE, effort.seconds, webhook=hook)
+            receiver.tell(Tell(webhooks=len(sent.jobs), within_s=WITHIN_S))
+            taken = await receiver.hear(Taken, within_s=2 * WITHIN_S)
+        refused += sum(sent.refused.values()) + len(sent.jobs) - taken.taken
+        webhook_us = differences(hooked.cpu_s, len(sent.jobs))
+        say(f"  {broker}, with a webhook: {_words(webhook_us)}")
+        waiting_bytes = await _waiting(deployment, effort.waiting)
+    costs = JobCosts(
+        broker=broker,
+        rate=effort.rate,
+        jobs=jobs,
+        mean_batch=batches.done / batches.batches if batches.batches else 0.0,
+        cpu_us=cpu_us,
+        watched_us=watched_us,
+        webhook_us=webhook_us,
+        redis_commands=quiet.redis["total_commands_processed"] / jobs,
+        record_bytes=quiet.redis["used_memory"] / jobs,
+        waiting_bytes=waiting_bytes,
+        written_bytes=quiet.redis["aof_current_size"] / jobs,
+        network_bytes=quiet.network_bytes / jobs,
+        pushed_bytes=followed.network_bytes / seen.accepted - quiet.network_bytes / jobs,
+    )
+    return costs, refused
+
+
+async def engine(model: str, jobs: int, *, say: Callable[[str], None]) -> EngineCosts:
+    """Put so many jobs into a fresh pipeline at once, and read what its engine uses until all have ended."""
+    async with deployed("streams", model=model, queue_limit=ENDLESS_JOBS) as deployment:
+        await deployment.ended(len((await deployment.submit(["warm"], [0.0])).jobs), within_s=WITHIN_S)
+        begun = await deployment.counters()
+        meter = CpuMeter(_engines(deployment))
+        sent = await deployment.submit(list(unique(jobs)), [0.0] * jobs)
+        counted = (await deployment.ended(begun.ended + len(sent.jobs), within_s=WITHIN_S)).since(begun)
+        used_s = sum(meter.seconds().values())
+    found = EngineCosts(
+        model=deployment.settings.model_name,
+        cpu_us=used_s / counted.done * 1e6,
+        mean_batch=counted.done / counted.batches,
+    )
+    say(f"  engine, {found.model}: {found.cpu_us:.0f} us a job, {found.mean_batch:.1f} a batch")
+    return found
+
+
+async def costs(
+    brokers: Sequence[str],
+    models: Mapping[str, int],
+    effort: Effort,
+    *,
+    count: int,
+    say: Callable[[str], None],
+) -> tuple[Costs, int]:
+    """Measure all of it, the brokers ``count`` times in turn; ``models`` says how many jobs each is given.
+
+    Returns what was found, and how many jobs were refused or missed in all.
+    """
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    where = machine()
+    runs: dict[str, list[JobCosts]] = {broker: [] for broker in brokers}
+    missed = 0
+    for number in range(count):
+        for broker in brokers:
+            say(f"costs, round {number + 1} of {count}: {broker}, {effort.rate:g} jobs/s")
+            one, lost = await measured(broker, effort, say=say)
+            runs[broker].append(one)
+            missed += lost
+    engines = [await engine(model, jobs, say=say) for model, jobs in models.items()]
+    sockets = await held(effort.sockets, say=say)
+    texts = [len(text.encode()) for text in unique(round(effort.rate * effort.seconds))]
+    found = Costs(
+        at=at,
+        machine=where,
+        programs=programs(),
+        text_bytes=sum(texts) / len(texts),
+        socket_kib=sockets.each_kib,
+        jobs=[medians(one) for one in runs.values()],
+        engines=engines,
+    )
+    return found, missed
+
+
+def figures(found: Costs, missed: int) -> list[Figure]:
+    """Return the figures of a run."""
+    lines = [equal("costs, jobs refused or missed", missed, 0, "jobs")]
+    for one in found.jobs:
+        where = f"costs, {one.broker}, {one.rate:g}/s"
+        for kind, used in (
+            ("a job that nobody watches", one.cpu_us),
+            ("a followed job", one.watched_us),
+            ("a job with a webhook", one.webhook_us),
+        ):
+            lines += [
+                Figure(name=f"{where}, {name}, {kind}", value=value, unit="us")
+                for name, value in used.items()
+            ]
+        for name, value in (
+            ("a record that has ended", one.record_bytes),
+            ("a job that waits", one.waiting_bytes),
+            ("written to the append-only file", one.written_bytes),
+            ("on the network", one.network_bytes),
+            ("on the network for a follower", one.pushed_bytes),
+        ):
+            lines.append(Figure(name=f"{where}, {name}", value=value, unit="bytes"))
+        lines.append(Figure(name=f"{where}, commands of Redis", value=one.redis_commands, unit="a job"))
+        lines.append(Figure(name=f"{where}, mean batch", value=one.mean_batch, unit="jobs"))
+    for model in found.engines:
+        lines.append(Figure(name=f"costs, engine, {model.model}", value=model.cpu_us, unit="us"))
+    lines.append(Figure(name="costs, memory of an idle socket", value=found.socket_kib, unit="KiB"))
+    return lines
+
+
+@dataclass(kw_only=True)
+class _Used:
+    """What was used over a stretch: CPU in seconds by process, what Redis counts, and bytes over the loopback."""
+
+    cpu_s: dict[str, float]
+    redis: dict[str, float]
+    network_bytes: float = 0.0
+
+
+@asynccontextmanager
+async def _counted(deployment: Deployment) -> AsyncIterator[_Used]:
+    """Count from here until every job has ended; what was counted is there at the end."""
+    names = {"batcher-1": BATCHER}
+    pids = {names.get(name, name): pid for name, pid in deployment.pids().items()} | _engines(deployment)
+    used = _Used(cpu_s={}, redis={})
+    redis = connect(deployment.settings.redis_url)
+    try:
+        before = await redis.info()
+        meter, network = CpuMeter(pids), _loopback_bytes()
+        yield used
+        await emptied(deployment, within_s=WITHIN_S)
+        cpu_s, used.network_bytes = meter.seconds(), _loopback_bytes() - network
+        after = await redis.info()
+    finally:
+        await redis.aclose()
+    cpu_s[BATCHER] -= sum(cpu_s.pop(name) for name in list(cpu_s) if name.startswith(ENGINE))
+    used.cpu_s = cpu_s
+    used.redis = {
+        name: float(after[name]) - float(before[name])
+        for name in ("used_memory", "aof_current_size", "total_commands_processed")
+    }
+
+
+async def _submitted(deployment: Deployment, rate: float, seconds: float, *, webhook: str = "") -> Sent:
+    due_s = list(constant(rate, seconds))
+    extra = {"webhook": webhook} if webhook else {}
+    order = Order(
+        url=deployment.url,
+        bodies=[msgspec.json.encode({"text": text} | extra).decode() for text in unique(len(due_s))],
+        due_s=due_s,
+    )
+    return await ask("loadgen.submitter", order, Sent, within_s=seconds + WITHIN_S)
+
+
+async def _waiting(deployment: Deployment, jobs: int) -> float:
+    """Return by how much Redis grows for a job that waits."""
+    redis = connect(deployment.settings.redis_url)
+    try:
+        with deployment.frozen("batcher-1"):
+            before = await _used_memory(redis)
+            sent = await deployment.submit(list(unique(jobs)), [0.0] * jobs)
+            grown = await _used_memory(redis) - before
+        await emptied(deployment, within_s=WITHIN_S)
+    finally:
+        await redis.aclose()
+    return grown / len(sent.jobs)
+
+
+async def _used_memory(redis: Any) -> float:
+    return float((await redis.info("memory"))["used_memory"])
+
+
+def _engines(deployment: Deployment) -> dict[str, int]:
+    """Return the processes of the engine, by name."""
+    batcher = psutil.Process(deployment.pid("batcher-1"))
+    return {f"{ENGINE}-{number}": child.pid for number, child in enumerate(batcher.children())}
+
+
+def _loopback_bytes() -> float:
+    counted = psutil.net_io_counters(pernic=True)
+    return float(sum(counted[name].bytes_sent for name in LOOPBACK_NAMES if name in counted))
+
+
+def _words(used_us: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.0f} us" for name, value in used_us.items())
