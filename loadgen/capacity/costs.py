@@ -21,7 +21,7 @@ NOTIFIER: Final = "notifier"
 class JobCosts(msgspec.Struct, frozen=True, kw_only=True):
     """A job on one broker, from its submit to its stored result, ``rate`` a second.
 
-    ``cpu_us`` is by process, for a job that nobody watches: the notifier's share is what it takes to hear of one.
+    ``cpu_us`` is by process, for a job that nobody follows, and that the notifier hears of because it watches others.
     ``watched_us`` is what a job costs each of them when one client follows it by push, ``webhook_us`` with a webhook.
     ``record_bytes`` is what a job that has ended keeps in Redis, ``waiting_bytes`` what one that waits does,
     ``written_bytes`` what of it goes to the append-only file. ``network_bytes`` is everything that crossed the network

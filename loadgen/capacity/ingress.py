@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from inferq.errors import first_line
 from loadgen import spike
 from loadgen.capacity.ratesearch import Probe, RateSearch, Verdict
 from loadgen.figures import Figure
@@ -57,7 +58,7 @@ async def one_round(broker: str, effort: Effort, *, say: Callable[[str], None]) 
     best = None
     while (probe := search.next) is not None:
         seen = await _probed(broker, probe, effort, say)
-        search.tell(verdict(seen))
+        search.tell(verdict(seen) if seen else Verdict.FAILED)
         if search.confirmed:
             best = seen
     return Highest(steady=steady, best=best, generator_limited=search.generator_limited)
@@ -121,8 +122,13 @@ def judged(broker: str, found: Sequence[Highest], effort: Effort) -> list[Figure
     return figures
 
 
-async def _probed(broker: str, probe: Probe, effort: Effort, say: Callable[[str], None]) -> Seen:
+async def _probed(broker: str, probe: Probe, effort: Effort, say: Callable[[str], None]) -> Seen | None:
+    """Return what came of a probe; None where the ingress ended connections, as it does with those far behind."""
     seconds = effort.confirm_s if probe.confirming else effort.probe_s
     load = Load(rate=probe.rate, seconds=seconds, goals_ms={})
-    (seen,) = await spike.one_round(broker, [load], share=1.0, say=say)
+    try:
+        (seen,) = await spike.one_round(broker, [load], share=1.0, say=say)
+    except ConnectionError as error:
+        say(f"  {broker}, {probe.rate:g}/s: {first_line(error)}")
+        return None
     return seen

@@ -1,8 +1,9 @@
 """What a job costs each process while a steady load runs: the kernel's count of CPU, and what Redis says of itself.
 
-One pipeline for each broker, and in it one load after another: jobs that nobody watches, jobs that are followed by
-push, jobs with a webhook, and some that wait before a stopped batcher. The model is simulated, so that the batcher's
-cost is its own, and takes long enough for batches to be of some size. What processes do at rest is in the costs.
+One pipeline for each broker, and in it one load after another: jobs that the notifier only hears of, jobs that are
+followed by push, jobs with a webhook, and some that wait before a stopped batcher. The model is simulated, so that the
+batcher's cost is its own, and takes long enough for batches to be of some size. What processes do at rest is in the
+costs.
 """
 
 import base64
@@ -14,12 +15,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-import psutil
 
 from inferq.ports import LOOPBACK
 from inferq.redis import connect
 from inferq.webhooks.signing import secret_of
-from loadgen.capacity.costs import BATCHER, Costs, EngineCosts, JobCosts, differences, medians
+from loadgen.capacity.costs import Costs, EngineCosts, JobCosts, differences, medians
+from loadgen.capacity.counted import WITHIN_S, counted, engines
 from loadgen.childwork import ask
 from loadgen.companion import companion
 from loadgen.cputime import CpuMeter
@@ -30,16 +31,18 @@ from loadgen.hookreceiver import Receiver, Taken, Tell
 from loadgen.idlesockets import held
 from loadgen.machine import machine, programs
 from loadgen.schedules import constant
+from loadgen.storedjobs import stored_jobs
 from loadgen.submitter import Order, Sent
 from loadgen.texts import unique
+from loadgen.watchers import Count, Watch
+from loadgen.watchers import Tell as Watching
 
 MODEL: Final = "simulated:5,0.2"
 ENDLESS_JOBS: Final = "10000000"
 # A webhook is signed and sent by the notifier and checked by a receiver in Python, on the same cores.
-WEBHOOK_SHARE: Final = 0.2
-WITHIN_S: Final = 120.0
-ENGINE: Final = "engine"
-LOOPBACK_NAMES: Final = ("lo", "lo0")
+WEBHOOK_SHARE: Final = 0.25
+# They are submitted well within a consumer's lease of 5 s.
+TURN_JOBS: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +52,8 @@ class Effort:
     The built-in model is given ``engine_jobs`` at once, a full-size one a tenth of them.
     """
 
-    rate: float = 1_000.0
-    seconds: float = 20.0
+    rate: float = 2_000.0
+    seconds: float = 10.0
     waiting: int = 1_000
     sockets: int = 2_000
     engine_jobs: int = 4_000
@@ -69,15 +72,15 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
         hook = await receiver.hear(str, within_s=WITHIN_S)
         await _submitted(deployment, effort.rate, 1.0)
         begun = await deployment.counters()
-        async with _counted(deployment) as quiet:
+        async with _heard(deployment), counted(deployment) as quiet:
             sent = await _submitted(deployment, effort.rate, effort.seconds)
         batches = (await deployment.counters()).since(begun)
         jobs = len(sent.jobs)
         refused = sum(sent.refused.values())
         cpu_us = differences(quiet.cpu_s, jobs)
-        say(f"  {broker}, nobody watches: {_words(cpu_us)}")
+        say(f"  {broker}, heard of: {_words(cpu_us)}")
 
-        async with _counted(deployment) as followed:
+        async with counted(deployment) as followed:
             order = Follow(
                 api=deployment.url,
                 url=deployment.settings.stream_url,
@@ -89,7 +92,7 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
         watched_us = differences(followed.cpu_s, seen.accepted)
         say(f"  {broker}, followed: {_words(watched_us)}")
 
-        async with _counted(deployment) as hooked:
+        async with counted(deployment) as hooked:
             sent = await _submitted(deployment, effort.rate * WEBHOOK_SHARE, effort.seconds, webhook=hook)
             receiver.tell(Tell(webhooks=len(sent.jobs), within_s=WITHIN_S))
             taken = await receiver.hear(Taken, within_s=2 * WITHIN_S)
@@ -116,13 +119,17 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
 
 
 async def engine(model: str, jobs: int, *, say: Callable[[str], None]) -> EngineCosts:
-    """Put so many jobs into a fresh pipeline at once, and read what its engine uses until all have ended."""
+    """Let about so many jobs wait before a stopped batcher, and read what its engine uses until all have ended."""
     async with deployed("streams", model=model, queue_limit=ENDLESS_JOBS) as deployment:
-        await deployment.ended(len((await deployment.submit(["warm"], [0.0])).jobs), within_s=WITHIN_S)
-        begun = await deployment.counters()
-        meter = CpuMeter(_engines(deployment))
-        sent = await deployment.submit(list(unique(jobs)), [0.0] * jobs)
-        counted = (await deployment.ended(begun.ended + len(sent.jobs), within_s=WITHIN_S)).since(begun)
+        begun, jobs_in = await deployment.counters(), 0
+        meter = CpuMeter(engines(deployment))
+        for first in range(0, jobs, TURN_JOBS):
+            turn = min(TURN_JOBS, jobs - first)
+            with deployment.frozen("batcher-1"):
+                sent = await deployment.submit(list(unique(turn)), [0.0] * turn)
+            jobs_in += len(sent.jobs)
+            ended = await deployment.ended(begun.ended + jobs_in, within_s=WITHIN_S)
+        counted = ended.since(begun)
         used_s = sum(meter.seconds().values())
     found = EngineCosts(
         model=deployment.settings.model_name,
@@ -155,7 +162,7 @@ async def costs(
             one, lost = await measured(broker, effort, say=say)
             runs[broker].append(one)
             missed += lost
-    engines = [await engine(model, jobs, say=say) for model, jobs in models.items()]
+    real = [await engine(model, jobs, say=say) for model, jobs in models.items()]
     sockets = await held(effort.sockets, say=say)
     texts = [len(text.encode()) for text in unique(round(effort.rate * effort.seconds))]
     found = Costs(
@@ -165,7 +172,7 @@ async def costs(
         text_bytes=sum(texts) / len(texts),
         socket_kib=sockets.each_kib,
         jobs=[medians(one) for one in runs.values()],
-        engines=engines,
+        engines=real,
     )
     return found, missed
 
@@ -176,7 +183,7 @@ def figures(found: Costs, missed: int) -> list[Figure]:
     for one in found.jobs:
         where = f"costs, {one.broker}, {one.rate:g}/s"
         for kind, used in (
-            ("a job that nobody watches", one.cpu_us),
+            ("a job that is heard of", one.cpu_us),
             ("a followed job", one.watched_us),
             ("a job with a webhook", one.webhook_us),
         ):
@@ -200,37 +207,20 @@ def figures(found: Costs, missed: int) -> list[Figure]:
     return lines
 
 
-@dataclass(kw_only=True)
-class _Used:
-    """What was used over a stretch: CPU in seconds by process, what Redis counts, and bytes over the loopback."""
-
-    cpu_s: dict[str, float]
-    redis: dict[str, float]
-    network_bytes: float = 0.0
-
-
 @asynccontextmanager
-async def _counted(deployment: Deployment) -> AsyncIterator[_Used]:
-    """Count from here until every job has ended; what was counted is there at the end."""
-    names = {"batcher-1": BATCHER}
-    pids = {names.get(name, name): pid for name, pid in deployment.pids().items()} | _engines(deployment)
-    used = _Used(cpu_s={}, redis={})
-    redis = connect(deployment.settings.redis_url)
-    try:
-        before = await redis.info()
-        meter, network = CpuMeter(pids), _loopback_bytes()
-        yield used
-        await emptied(deployment, within_s=WITHIN_S)
-        cpu_s, used.network_bytes = meter.seconds(), _loopback_bytes() - network
-        after = await redis.info()
-    finally:
-        await redis.aclose()
-    cpu_s[BATCHER] -= sum(cpu_s.pop(name) for name in list(cpu_s) if name.startswith(ENGINE))
-    used.cpu_s = cpu_s
-    used.redis = {
-        name: float(after[name]) - float(before[name])
-        for name in ("used_memory", "aof_current_size", "total_commands_processed")
-    }
+async def _heard(deployment: Deployment) -> AsyncIterator[None]:
+    """Have the notifier hear of every job while nobody follows one: somebody waits for another, which does not end.
+
+    That one has no message; the sweeper notices after `FIRST_LOOK_MS` at the earliest.
+    """
+    settings = deployment.settings
+    async with stored_jobs(settings.redis_url, settings) as records:
+        order = Watch(url=settings.stream_url, sockets=1, jobs=await records.create(1))
+        async with companion("loadgen.watchers", order) as watcher:
+            await watcher.hear(Count, within_s=WITHIN_S)
+            watcher.tell(Watching(do="subscribe", within_s=WITHIN_S))
+            await watcher.hear(Count, within_s=WITHIN_S)
+            yield
 
 
 async def _submitted(deployment: Deployment, rate: float, seconds: float, *, webhook: str = "") -> Sent:
@@ -260,17 +250,6 @@ async def _waiting(deployment: Deployment, jobs: int) -> float:
 
 async def _used_memory(redis: Any) -> float:
     return float((await redis.info("memory"))["used_memory"])
-
-
-def _engines(deployment: Deployment) -> dict[str, int]:
-    """Return the processes of the engine, by name."""
-    batcher = psutil.Process(deployment.pid("batcher-1"))
-    return {f"{ENGINE}-{number}": child.pid for number, child in enumerate(batcher.children())}
-
-
-def _loopback_bytes() -> float:
-    counted = psutil.net_io_counters(pernic=True)
-    return float(sum(counted[name].bytes_sent for name in LOOPBACK_NAMES if name in counted))
 
 
 def _words(used_us: Mapping[str, float]) -> str:
