@@ -98,12 +98,17 @@ def due_s(schedule: Schedule, seed: int) -> list[float]:
 
 def texts_of(inputs: Inputs, wanted: int, seed: int) -> list[str]:
     """Return so many texts; equal seeds, equal texts. Raises `OperatorError` for what is out of bounds."""
+    return list(texts(inputs, wanted, seed))
+
+
+def texts(inputs: Inputs, wanted: int, seed: int) -> Iterator[str]:
+    """Return the same one by one, since a million of them at once take hundreds of megabytes."""
     if len(inputs.texts) > MOST_TEXTS:
         raise OperatorError(f"texts may be {MOST_TEXTS:,} at most")
     if inputs.distinct:
         known = list(islice(_unlike(inputs, seed), inputs.distinct))
-        return list(repeating(known, wanted, exponent=inputs.exponent, seed=seed))
-    return list(islice(_unlike(inputs, seed), wanted))
+        return repeating(known, wanted, exponent=inputs.exponent, seed=seed)
+    return islice(_unlike(inputs, seed), wanted)
 
 
 def _unlike(inputs: Inputs, seed: int) -> Iterator[str]:

@@ -1,0 +1,51 @@
+"""Requests put together beforehand, in one piece of memory: a million of them as objects would take four times as much.
+
+Pure. Equal plans give equal requests, byte for byte.
+"""
+
+from array import array
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from loadgen.generator.plan import Plan, texts
+
+_END: Final = b"\r\n\r\n"
+
+
+class Requests:
+    """A request for each text; ``requests[number]`` is its bytes."""
+
+    def __init__(self, head: bytes, bodies: Iterable[bytes]) -> None:
+        self._head = head
+        held, ends = bytearray(), array("Q", [0])
+        for body in bodies:
+            held += body
+            ends.append(len(held))
+        self._bodies, self._ends = bytes(held), ends
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, number: int) -> bytes:
+        begin, end = self._ends[number], self._ends[number + 1]
+        return b"%b%d%b%b" % (self._head, end - begin, _END, self._bodies[begin:end])
+
+
+def requests(plan: Plan, wanted: int) -> Requests:
+    """Return the first so many requests of a plan. Raises `OperatorError` for what is out of bounds."""
+    extra = {} if plan.deadline_ms is None else {"deadline_ms": plan.deadline_ms}
+    encode = msgspec.json.encode
+    bodies = (encode({"text": text} | extra) for text in texts(plan.inputs, wanted, plan.seed))
+    return Requests(
+        head(plan, "POST", plan.path) + b"Content-Type: application/json\r\nContent-Length: ", bodies
+    )
+
+
+def head(plan: Plan, method: str, path: str) -> bytes:
+    """Return a request's line and the headers that all requests of a plan have."""
+    place = urlsplit(plan.url).netloc.rpartition("@")[2]
+    authorization = f"Authorization: Bearer {plan.key}\r\n" if plan.key else ""
+    return f"{method} {path} HTTP/1.1\r\nHost: {place}\r\n{authorization}".encode()
