@@ -27,6 +27,7 @@ class Effort:
     ``share`` is of the length that the steady load has in full.
     """
 
+    steady: Load = STEADY
     share: float = 1.0
     probe_s: float = 3.0
     confirm_s: float = 15.0
@@ -53,7 +54,7 @@ class Highest:
 
 async def one_round(broker: str, effort: Effort, *, say: Callable[[str], None]) -> Highest:
     """Run the steady load, then search."""
-    (steady,) = await spike.one_round(broker, [STEADY], share=effort.share, say=say)
+    (steady,) = await spike.one_round(broker, [effort.steady], share=effort.share, say=say)
     search = RateSearch(first=effort.first, most=effort.most)
     best = None
     while (probe := search.next) is not None:
@@ -86,7 +87,7 @@ async def rounds(
 
 def judged(broker: str, found: Sequence[Highest], effort: Effort) -> list[Figure]:
     """Return the figures of a broker's rounds, at least one."""
-    figures = spike.judged(broker, [[one.steady] for one in found], [STEADY])
+    figures = spike.judged(broker, [[one.steady] for one in found], [effort.steady])
     where = f"highest rate all accepted, {broker}"
     limited = sum(one.generator_limited for one in found)
     figures.append(
@@ -111,7 +112,7 @@ def judged(broker: str, found: Sequence[Highest], effort: Effort) -> list[Figure
     used |= {"generator": [run.own_cpu_s for run in best], "others": [run.others_cpu_s for run in best]}
     figures += [
         Figure(
-            name=f"{where}, {name}'s share of a core",
+            name=f"{where}, share of a core, {name}",
             value=statistics.median(
                 100 * cpu_s / run.seconds for cpu_s, run in zip(seconds, best, strict=True)
             ),
