@@ -71,11 +71,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     engines: list[EngineCosts]
 
 
-def differences(
-    busy: Mapping[str, float], jobs: int, *, quiet: Mapping[str, float] | None = None
-) -> dict[str, float]:
-    """Return CPU in microseconds a job from seconds for so many, above what ``quiet`` has (us a job)."""
-    return {name: used_s / jobs * 1e6 - (quiet or {}).get(name, 0.0) for name, used_s in busy.items()}
+def cpu_us(used_s: Mapping[str, float], jobs: int) -> dict[str, float]:
+    """Return CPU in microseconds a job, from seconds for so many."""
+    return {name: seconds / jobs * 1e6 for name, seconds in used_s.items()}
 
 
 def medians(found: Sequence[JobCosts]) -> JobCosts:

@@ -19,7 +19,7 @@ import msgspec
 from inferq.ports import LOOPBACK
 from inferq.redis import connect
 from inferq.webhooks.signing import secret_of
-from loadgen.capacity.costs import Costs, EngineCosts, JobCosts, differences, medians
+from loadgen.capacity.costs import Costs, EngineCosts, JobCosts, cpu_us, medians
 from loadgen.capacity.counted import WITHIN_S, counted, engines
 from loadgen.childwork import ask
 from loadgen.companion import companion
@@ -77,8 +77,8 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
         batches = (await deployment.counters()).since(begun)
         jobs = len(sent.jobs)
         refused = sum(sent.refused.values())
-        cpu_us = differences(quiet.cpu_s, jobs)
-        say(f"  {broker}, heard of: {_words(cpu_us)}")
+        heard_us = cpu_us(quiet.cpu_s, jobs)
+        say(f"  {broker}, heard of: {_words(heard_us)}")
 
         async with counted(deployment) as followed:
             order = Follow(
@@ -89,7 +89,7 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
             )
             seen = await ask("loadgen.followers", order, Followed, within_s=effort.seconds + WITHIN_S)
         refused += seen.missed + seen.errors + sum(seen.refused.values())
-        watched_us = differences(followed.cpu_s, seen.accepted)
+        watched_us = cpu_us(followed.cpu_s, seen.accepted)
         say(f"  {broker}, followed: {_words(watched_us)}")
 
         async with counted(deployment) as hooked:
@@ -97,7 +97,7 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
             receiver.tell(Tell(webhooks=len(sent.jobs), within_s=WITHIN_S))
             taken = await receiver.hear(Taken, within_s=2 * WITHIN_S)
         refused += sum(sent.refused.values()) + len(sent.jobs) - taken.taken
-        webhook_us = differences(hooked.cpu_s, len(sent.jobs))
+        webhook_us = cpu_us(hooked.cpu_s, len(sent.jobs))
         say(f"  {broker}, with a webhook: {_words(webhook_us)}")
         waiting_bytes = await _waiting(deployment, effort.waiting)
     costs = JobCosts(
@@ -105,7 +105,7 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
         rate=effort.rate,
         jobs=jobs,
         mean_batch=batches.done / batches.batches if batches.batches else 0.0,
-        cpu_us=cpu_us,
+        cpu_us=heard_us,
         watched_us=watched_us,
         webhook_us=webhook_us,
         redis_commands=quiet.redis["total_commands_processed"] / jobs,
