@@ -5,15 +5,16 @@ the gap between the highest that held and the lowest that did not is halved unti
 tried once more at full length. Should it not hold there, the next one tried is a step below. Each probe costs seconds,
 so the tries are bounded: where they run out, what was confirmed stands, or nothing does.
 
-A probe that the generator could not keep up with says nothing of the server. It is made once more; when it is invalid
-again, the rate counts as too high, and the search says that the generator set the limit.
+A probe that the generator could not keep up with says nothing of the server. It is made again, up to `MOST_INVALID`
+times in all; then the rate counts as too high, and the search says that the generator set the limit.
 """
 
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-MOST_TRIES: Final = 20
+MOST_TRIES: Final = 24
+MOST_INVALID: Final = 3
 # The gap, as a share of the rate that held, below which halving ends, and the step down after a failed confirmation.
 NARROW: Final = 0.05
 STEP: Final = 0.05
@@ -41,7 +42,7 @@ class RateSearch:
     def __init__(self, *, first: float, most: float) -> None:
         self._most = most
         self._low, self._high = 0.0, float("inf")
-        self._again = False
+        self._invalid = 0
         self._tries = 0
         self._rate: float | None = min(first, most)
         self._confirming = False
@@ -62,10 +63,10 @@ class RateSearch:
         if (probe := self.next) is None:
             raise ValueError("the search is over")
         self._tries += 1
-        if verdict is Verdict.INVALID and not self._again:
-            self._again = True
+        if verdict is Verdict.INVALID and self._invalid + 1 < MOST_INVALID:
+            self._invalid += 1
             return
-        self._again = False
+        self._invalid = 0
         if verdict is Verdict.HELD:
             self._low = probe.rate
         else:

@@ -71,13 +71,15 @@ def test_where_nothing_holds_nothing_is_found() -> None:
 
 
 def test_an_invalid_probe_is_made_again() -> None:
-    """Once; a rate that is invalid twice is too high for the generator, which the search says."""
+    """A rate that is invalid three times is too high for the generator, which the search says."""
     search = RateSearch(first=1000.0, most=64_000.0)
     search.tell(Verdict.INVALID)
     assert search.next == Probe(rate=1000.0, confirming=False)
     search.tell(Verdict.HELD)
     assert search.next == Probe(rate=2000.0, confirming=False)
     search.tell(Verdict.INVALID)
+    search.tell(Verdict.INVALID)
+    assert not search.generator_limited
     search.tell(Verdict.INVALID)
     assert search.generator_limited
     assert search.next == Probe(rate=1500.0, confirming=False)
