@@ -402,11 +402,15 @@ def test_what_a_load_refuses(argv: list[str], capsys: pytest.CaptureFixture[str]
         ["--only", "admission", "--part", "race"],
         ["--part", "saturation", "--part", "spike"],
         ["--part", "spike", "--part", "race"],
+        ["--part", "costs", "--part", "spike"],
+        ["--out", "costs.json"],
+        ["--part", "steady", "--out", "costs.json"],
+        ["--quick", "--brief"],
     ],
     ids=" ".join,
 )
 def test_what_a_benchmark_refuses(argv: list[str]) -> None:
-    """A part that will never be, or is another's, no round, no time."""
+    """A part that will never be, or is another's, no round, no time, a file where none is written, two sizes."""
     with pytest.raises(SystemExit) as ended:
         loadgen.bench.main(argv)
     assert ended.value.code == 2
