@@ -1,18 +1,13 @@
 """`python -m loadgen.generator`: reads a `Plan` as a line of JSON, says each second how far it is, then its `Report`.
 
-A process of its own, which ends with its standard input. It goes before other processes where it may (`PRIORITY`), as
-clients elsewhere would.
+A process of its own, which ends with its standard input.
 """
 
 import gc
-import os
 import select
-import socket
 import sys
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,16 +16,14 @@ from inferq.errors import OperatorError, first_line
 from inferq.ports import LOOPBACK
 from loadgen.generator.ledger import Ledger
 from loadgen.generator.plan import Inputs, Plan, due_s
+from loadgen.generator.priority import first
 from loadgen.generator.reading import Reading
 from loadgen.generator.report import Report
 from loadgen.generator.requests import requests
 from loadgen.generator.said import Progress, Said
 from loadgen.generator.sending import Sending
 from loadgen.generator.summary import report
-from loadgen.generator.wire import Address, Poll
-
-PRIORITY: Final = -10
-REACHED_WITHIN_S: Final = 10.0
+from loadgen.generator.wire import Poll, reached
 
 
 def carry_out(plan: Plan, poll: Poll) -> Report:
@@ -43,9 +36,7 @@ def carry_out(plan: Plan, poll: Poll) -> Report:
     ledger = Ledger(due_s(plan.schedule, plan.seed), warm_s=plan.warm_s)
     made = requests(plan, len(ledger.due_s))
     parts = urlsplit(plan.url)
-    host, port = parts.hostname or LOOPBACK, parts.port or 80
-    socket.create_connection((host, port), timeout=REACHED_WITHIN_S).close()
-    address = Address(host, port)
+    address = reached(parts.hostname or LOOPBACK, parts.port or 80)
 
     def say(second: int) -> None:
         now = Progress(
@@ -55,7 +46,8 @@ def carry_out(plan: Plan, poll: Poll) -> Report:
 
     sending = Sending(plan, made, ledger, poll, address)
     began_s, began_at_s = time.monotonic(), time.time()
-    used = sending.go(say)
+    with first():
+        used = sending.go(say)
     start_at_s = began_at_s + sending.start_s - began_s
     if plan.follow == "records":
         until_s = sending.start_s + plan.schedule.seconds + plan.patience_s
@@ -79,8 +71,6 @@ def main() -> int:
     plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
     # Nothing here makes cycles, and a collection would make the next sends late.
     gc.disable()
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     poll = Poll()
     poll.add(sys.stdin.fileno(), select.EPOLLIN, _gone)
     try:

@@ -1,7 +1,10 @@
 """Jobs followed over a few multiplexed `/ws` connections, beside the requests and in the same poll.
 
-1. Jobs are subscribed to in groups, as their 202s come in; the first 202 says where the notifier is. Who subscribes to
-   a job that has ended meanwhile gets its record as a snapshot, so no end is missed.
+1. Jobs are subscribed to in groups, as their 202s come in; the first 202 says where the notifier is. A notifier looks
+   up the jobs of a message together and takes a connection's messages one after another, so the next group of a
+   connection waits until each job of the last one has been heard of, or for `GROUP_S`: at a low rate that is a job, and
+   at a high one a hundred. Who subscribes to a job that has ended meanwhile gets its record as a snapshot, so no end is
+   missed.
 2. A notifier takes `MOST_JOBS` and more on one connection. There are `FEEDS` to begin with, one more whenever all are
    full, and `MOST_FEEDS` in all; a job beyond them is counted as `push_refused`.
 3. A connection that is lost is not opened anew: its jobs are counted as `push_lost`, since what a run is to tell is
@@ -23,6 +26,7 @@ from loadgen.pushed import ERROR
 from loadgen.wsframes import CLOSE, PING, PONG, TEXT, Frames, client_frame, handshake, switched
 
 FEEDS: Final = 4
+GROUP_S: Final = 0.5
 MOST_FEEDS: Final = 64
 MOST_JOBS: Final = 15_000
 PATH: Final = "/ws"
@@ -39,6 +43,8 @@ class _Feed:
         self._feeds, self.wire = feeds, Wire(poll, address, self.ready)
         self.jobs: dict[str, int] = {}
         self.new: list[str] = []
+        self._unheard: set[str] = set()
+        self._group_until_s = 0.0
         self._head: bytes | None = b""
         self._frames = Frames()
         self.lost = False
@@ -54,11 +60,14 @@ class _Feed:
         except (OSError, ValueError, msgspec.DecodeError):
             self.end(PUSH_LOST)
 
-    def subscribe(self) -> None:
-        """Ask for the jobs that were added."""
-        if self.lost or self._head is not None or not self.new:
+    def subscribe(self, now_s: float) -> None:
+        """Ask for the jobs that were added, if the last group is there."""
+        if not self.new or self.lost or self._head is not None:
+            return
+        if self._unheard and now_s < self._group_until_s:
             return
         asked, self.new = self.new, []
+        self._unheard, self._group_until_s = set(asked), now_s + GROUP_S
         try:
             for message in subscriptions(asked):
                 self.wire.write(client_frame(TEXT, message))
@@ -86,6 +95,7 @@ class _Feed:
 
     def _frame(self, payload: bytes) -> None:
         frame = decode_frame(payload)
+        self._unheard.discard(frame.job_id)
         if frame.job is not None and frame.job.final:
             number = self.jobs.pop(frame.job_id, None)
             if number is not None:
@@ -141,10 +151,10 @@ class Feeds:
                 feed = self._add(stream_url)
         return feed
 
-    def subscribe(self) -> None:
+    def subscribe(self, now_s: float) -> None:
         """Ask for the jobs that were added since the last time."""
         for feed in self._feeds:
-            feed.subscribe()
+            feed.subscribe(now_s)
 
     def give_up(self) -> None:
         """Count the jobs that have not ended, and close all connections."""

@@ -4,9 +4,12 @@ A plan holds all that decides a load: equal plans give equal schedules and equal
 process that sends it, and stands in each report, so that a run can be made again.
 """
 
+import ipaddress
+import math
 from collections.abc import Iterator
 from itertools import count, islice
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,6 +21,8 @@ from loadgen.texts import dealt
 
 MOST_TEXTS: Final = 100_000
 MOST_CONNECTIONS: Final = 4_096
+MOST_PATIENCE_S: Final = 3_600.0
+MOST_DEADLINE_MS: Final = 86_400_000
 DEFAULT_URL: Final = f"http://{LOOPBACK}:8080"
 
 Kind = Literal["constant", "poisson", "on_off", "ramp", "trace"]
@@ -117,3 +122,49 @@ def _unlike(inputs: Inputs, seed: int) -> Iterator[str]:
         return dealt(schedules.MOST_REQUESTS, seed=seed)
     known = dict.fromkeys(inputs.texts)
     return (f"{text} {again}" if again else text for again in count() for text in known)
+
+
+def check(plan: Plan) -> None:
+    """Make sure that a plan can be begun; its schedule and texts are looked at as they are made.
+
+    Raises:
+        OperatorError: what is wrong, by its name.
+    """
+    parts = urlsplit(plan.url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise OperatorError("the URL must be of the form http://HOST:PORT")
+    if (
+        not plan.path.startswith("/")
+        or not plan.path.isascii()
+        or not plan.path.isprintable()
+        or " " in plan.path
+    ):
+        raise OperatorError("the path must begin with a slash and hold visible ASCII characters alone")
+    if not 1 <= plan.connections <= MOST_CONNECTIONS:
+        raise OperatorError(f"connections must be from 1 to {MOST_CONNECTIONS:,}")
+    schedule = plan.schedule
+    if not 0 < schedule.seconds <= schedules.MOST_SECONDS:
+        raise OperatorError(f"the seconds must be above 0, and {schedules.MOST_SECONDS:g} at most")
+    rates = {"rate": schedule.rate, "to_rate": schedule.to_rate, "on_s": schedule.on_s, "off_s": schedule.off_s}
+    for name, value in rates.items():
+        if not 0 <= value < math.inf:
+            raise OperatorError(f"{name} must be a finite number from 0 on")
+    if not all(map(math.isfinite, schedule.times)):
+        raise OperatorError("the times of a trace must be finite")
+    if not 0 <= plan.warm_s < schedule.seconds:
+        raise OperatorError("the warm-up must be from 0 on, and shorter than the schedule")
+    if not 0 <= plan.patience_s <= MOST_PATIENCE_S:
+        raise OperatorError(f"the patience must be from 0 to {MOST_PATIENCE_S:g} s")
+    if not 0 < plan.budget_ms < math.inf:
+        raise OperatorError("the budget must be above 0 ms")
+    if plan.deadline_ms is not None and not 1 <= plan.deadline_ms <= MOST_DEADLINE_MS:
+        raise OperatorError(f"a deadline must be from 1 to {MOST_DEADLINE_MS} ms")
+
+
+def loopback(url: str) -> bool:
+    """Say whether a URL's host is this one."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

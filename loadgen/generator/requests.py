@@ -4,7 +4,7 @@ Pure. Equal plans give equal requests, byte for byte.
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -31,17 +31,33 @@ class Requests:
 
     def __getitem__(self, number: int) -> bytes:
         begin, end = self._ends[number], self._ends[number + 1]
-        return b"%b%d%b%b" % (self._head, end - begin, _END, self._bodies[begin:end])
+        return _whole(self._head, self._bodies[begin:end])
 
 
 def requests(plan: Plan, wanted: int) -> Requests:
     """Return the first so many requests of a plan. Raises `OperatorError` for what is out of bounds."""
+    return Requests(_open_head(plan), _bodies(plan, texts(plan.inputs, wanted, plan.seed)))
+
+
+def submits(plan: Plan, some: Iterable[str]) -> Iterator[bytes]:
+    """Yield a request for each text."""
+    opening = _open_head(plan)
+    return (_whole(opening, body) for body in _bodies(plan, some))
+
+
+def _bodies(plan: Plan, some: Iterable[str]) -> Iterator[bytes]:
     extra = {} if plan.deadline_ms is None else {"deadline_ms": plan.deadline_ms}
     encode = msgspec.json.encode
-    bodies = (encode({"text": text} | extra) for text in texts(plan.inputs, wanted, plan.seed))
-    return Requests(
-        head(plan, "POST", plan.path) + b"Content-Type: application/json\r\nContent-Length: ", bodies
-    )
+    return (encode({"text": text} | extra) for text in some)
+
+
+def _open_head(plan: Plan) -> bytes:
+    """Return a submit up to the length of its body."""
+    return head(plan, "POST", plan.path) + b"Content-Type: application/json\r\nContent-Length: "
+
+
+def _whole(opening: bytes, body: bytes) -> bytes:
+    return b"%b%d%b%b" % (opening, len(body), _END, body)
 
 
 def head(plan: Plan, method: str, path: str) -> bytes:

@@ -7,7 +7,7 @@ import msgspec
 
 from inferq.errors import OperatorError
 from loadgen.companion import companion
-from loadgen.generator.plan import Plan
+from loadgen.generator.plan import Plan, check
 from loadgen.generator.report import Report
 from loadgen.generator.said import Progress, Said
 
@@ -24,6 +24,7 @@ async def generated(plan: Plan, *, say: Callable[[Progress], None] | None = None
         ConnectionError: the target is not there, or the generator failed.
         OperatorError: the plan is out of bounds.
     """
+    check(plan)
     within_s = plan.schedule.seconds + plan.patience_s + SILENCE_S
     async with companion("loadgen.generator", plan) as process:
         while True:

@@ -95,11 +95,11 @@ class Sending:
 
     def _take(self) -> None:
         self._poll.take(TAKE_AT_ONCE)
-        self._feeds.subscribe()
         self._look()
 
     def _look(self) -> None:
         now_s = time.monotonic()
+        self._feeds.subscribe(now_s)
         if now_s < self._tick_s:
             return
         self._tick_s = now_s + TICK_S

@@ -10,6 +10,7 @@ from typing import Final
 RECEIVE_BYTES: Final = 1 << 14
 # What a server that reads nothing may make us keep for a connection.
 MOST_UNSENT_BYTES: Final = 1 << 24
+REACHED_WITHIN_S: Final = 10.0
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
 
@@ -18,7 +19,14 @@ class Address:
     """Where a server is, looked up once; raises OSError for a name that nobody knows."""
 
     def __init__(self, host: str, port: int) -> None:
-        self.family, _, _, _, self.place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self.family, self.place = found[0], found[4]
+
+
+def reached(host: str, port: int) -> Address:
+    """Return where a server is that takes a connection; raises OSError when it does not."""
+    socket.create_connection((host, port), timeout=REACHED_WITHIN_S).close()
+    return Address(host, port)
 
 
 class Poll:
