@@ -8,6 +8,7 @@ from typing import Final
 from loadgen import parts, spike, steady
 from loadgen.capacity import ingress, measuring
 from loadgen.capacity.costs import encode
+from loadgen.generator import selfcheck
 
 BUILTIN: Final = "builtin"
 # Of the jobs that the built-in model is given; a full-size one takes about ten times as long for each.
@@ -19,20 +20,25 @@ class Effort(parts.Effort):
     """How long each part is run, in seconds a run."""
 
     steady_s: float
+    generator_s: float
     ingress: ingress.Effort
     costs: measuring.Effort
 
 
-FULL: Final = Effort(rounds=3, steady_s=steady.SECONDS, ingress=ingress.Effort(), costs=measuring.Effort())
+FULL: Final = Effort(
+    rounds=3, steady_s=steady.SECONDS, generator_s=10.0, ingress=ingress.Effort(), costs=measuring.Effort()
+)
 QUICK: Final = Effort(
     rounds=1,
     steady_s=10.0,
+    generator_s=5.0,
     ingress=ingress.Effort(share=0.3, probe_s=1.5, confirm_s=5.0),
     costs=measuring.Effort(seconds=5.0),
 )
 BRIEF: Final = Effort(
     rounds=1,
     steady_s=1.0,
+    generator_s=1.0,
     ingress=ingress.Effort(
         steady=spike.Load(rate=100.0, seconds=0.5, goals_ms={}),
         probe_s=0.3,
@@ -64,6 +70,12 @@ class Bench(parts.Bench[Effort]):
             )
         )
 
+    async def generator(self) -> None:
+        """What the generator itself can send, to a responder that does nothing."""
+        self.show(
+            await selfcheck.figures(rounds=self.effort.rounds, seconds=self.effort.generator_s, say=self.say)
+        )
+
     async def ingress(self) -> None:
         """The highest rate that is accepted without a refusal."""
         found = await ingress.rounds(
@@ -88,6 +100,7 @@ class Bench(parts.Bench[Effort]):
 
 PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "steady": Bench.steady,
+    "generator": Bench.generator,
     "ingress": Bench.ingress,
     "costs": Bench.costs,
 }

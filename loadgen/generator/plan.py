@@ -145,7 +145,12 @@ def check(plan: Plan) -> None:
     schedule = plan.schedule
     if not 0 < schedule.seconds <= schedules.MOST_SECONDS:
         raise OperatorError(f"the seconds must be above 0, and {schedules.MOST_SECONDS:g} at most")
-    rates = {"rate": schedule.rate, "to_rate": schedule.to_rate, "on_s": schedule.on_s, "off_s": schedule.off_s}
+    rates = {
+        "rate": schedule.rate,
+        "to_rate": schedule.to_rate,
+        "on_s": schedule.on_s,
+        "off_s": schedule.off_s,
+    }
     for name, value in rates.items():
         if not 0 <= value < math.inf:
             raise OperatorError(f"{name} must be a finite number from 0 on")
