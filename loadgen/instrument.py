@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from loadgen import parts, spike, steady
+from loadgen import parts, steady
 from loadgen.capacity import ingress, measuring
 from loadgen.capacity.costs import encode
 from loadgen.generator import selfcheck
@@ -32,20 +32,14 @@ QUICK: Final = Effort(
     rounds=1,
     steady_s=10.0,
     generator_s=5.0,
-    ingress=ingress.Effort(share=0.3, probe_s=1.5, confirm_s=5.0),
+    ingress=ingress.Effort(steady_s=10.0, probe_s=1.5, confirm_s=5.0),
     costs=measuring.Effort(seconds=5.0),
 )
 BRIEF: Final = Effort(
     rounds=1,
     steady_s=1.0,
     generator_s=1.0,
-    ingress=ingress.Effort(
-        steady=spike.Load(rate=100.0, seconds=0.5, goals_ms={}),
-        probe_s=0.3,
-        confirm_s=0.5,
-        first=100.0,
-        most=200.0,
-    ),
+    ingress=ingress.Effort(rate=100.0, steady_s=0.5, probe_s=0.3, confirm_s=0.5, most=200.0),
     costs=measuring.Effort(rate=100.0, seconds=1.0, waiting=20, sockets=20, engine_jobs=50),
 )
 EFFORTS: Final = {"full": FULL, "quick": QUICK, "brief": BRIEF}

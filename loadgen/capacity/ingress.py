@@ -2,7 +2,7 @@
 
 Open loop, keys on, the queue limit raised, the batcher frozen. Brief probes find the highest rate, and a longer run
 confirms it. Each run has servers of its own, since a long queue is not what is measured. A rate holds when every
-request had its 202 and the generator kept to its schedule.
+request had its 202 and the run was valid.
 """
 
 import statistics
@@ -10,28 +10,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from inferq.errors import first_line
-from loadgen import spike
-from loadgen.capacity.ratesearch import Probe, RateSearch, Verdict
-from loadgen.figures import Figure
-from loadgen.spike import Load
-from loadgen.timedload import ACCEPTED, Seen
+from loadgen.capacity.ratesearch import RateSearch, Verdict
+from loadgen.figures import Figure, at_most, equal
+from loadgen.generator.plan import Plan, Schedule
+from loadgen.generator.report import Latency, Report
+from loadgen.generator.run import generated
+from loadgen.generator.summary import MOST_LAG_MS
+from loadgen.ingressload import frozen
 
-STEADY: Final = spike.LOADS[0]
+CONNECTIONS: Final = 256
+WARM_S: Final = 1.0
+# Answers that are waited for after the last send; the ingress gives up a submit sooner.
+PATIENCE_S: Final = 10.0
+SHARES: Final[dict[str, Callable[[Latency], float | None]]] = {
+    "p50": lambda one: one.p50_ms,
+    "p99": lambda one: one.p99_ms,
+    "p99.9": lambda one: one.p999_ms,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How long each run is, in seconds, and where the search begins and ends, in jobs a second.
+    """How long each run is, in seconds, and where the search begins and ends, in jobs a second."""
 
-    ``share`` is of the length that the steady load has in full.
-    """
-
-    steady: Load = STEADY
-    share: float = 1.0
+    rate: float = 2_000.0
+    steady_s: float = 30.0
     probe_s: float = 3.0
     confirm_s: float = 15.0
-    first: float = STEADY.rate
     most: float = 32_000.0
 
 
@@ -42,34 +47,59 @@ class Highest:
     ``generator_limited`` says that the next higher rate was too much for the generator, not for the ingress.
     """
 
-    steady: Seen
-    best: Seen | None
+    steady: Report
+    best: Report | None
     generator_limited: bool
 
     @property
     def per_s(self) -> float:
         """Return the highest rate at which everything was accepted, 0 for none."""
-        return self.best.rate if self.best else 0.0
+        return self.best.plan.schedule.rate if self.best else 0.0
 
 
 async def one_round(broker: str, effort: Effort, *, say: Callable[[str], None]) -> Highest:
     """Run the steady load, then search."""
-    (steady,) = await spike.one_round(broker, [effort.steady], share=effort.share, say=say)
-    search = RateSearch(first=effort.first, most=effort.most)
+    steady = await offered(broker, rate=effort.rate, seconds=effort.steady_s, say=say)
+    search = RateSearch(first=effort.rate, most=effort.most)
     best = None
     while (probe := search.next) is not None:
-        seen = await _probed(broker, probe, effort, say)
-        search.tell(verdict(seen) if seen else Verdict.FAILED)
+        seconds = effort.confirm_s if probe.confirming else effort.probe_s
+        report = await offered(broker, rate=probe.rate, seconds=seconds, say=say)
+        search.tell(verdict(report))
         if search.confirmed:
-            best = seen
+            best = report
     return Highest(steady=steady, best=best, generator_limited=search.generator_limited)
 
 
-def verdict(seen: Seen) -> Verdict:
-    """Judge a probe: refusals count whatever the generator did, since a late one offers less, not more."""
-    if seen.count(ACCEPTED) < len(seen.statuses):
+async def offered(broker: str, *, rate: float, seconds: float, say: Callable[[str], None]) -> Report:
+    """Offer a rate to a fresh pipeline that accepts without end."""
+    async with frozen(broker) as ours:
+        warm_s = min(WARM_S, seconds)
+        plan = Plan(
+            url=ours.url,
+            key=ours.key,
+            schedule=Schedule(rate=rate, seconds=warm_s + seconds),
+            warm_s=warm_s,
+            follow="nothing",
+            connections=CONNECTIONS,
+            patience_s=PATIENCE_S,
+            pids=ours.pids,
+        )
+        report = await generated(plan)
+    times = ", ".join(f"{name} {of(report.submit) or float('nan'):.2f}" for name, of in SHARES.items())
+    used = ", ".join(f"{name} {percent:.0f} %" for name, percent in _used(report).items())
+    say(
+        f"  {broker}, {rate:g}/s: {report.accepted} of {report.offered} accepted, {report.errors or 'no errors'},"
+        f" {times} ms; of a core: {used}{''.join(f'; invalid: {doubt}' for doubt in report.invalid)}"
+    )
+    return report
+
+
+def verdict(report: Report) -> Verdict:
+    """Judge a run: a refusal counts whatever the generator did, since one that is late offers less, not more."""
+    if report.accepted < report.offered:
         return Verdict.FAILED
-    return Verdict.HELD if seen.valid else Verdict.INVALID
+    return Verdict.INVALID if report.invalid else Verdict.HELD
 
 
 async def rounds(
@@ -87,49 +117,49 @@ async def rounds(
 
 def judged(broker: str, found: Sequence[Highest], effort: Effort) -> list[Figure]:
     """Return the figures of a broker's rounds, at least one."""
-    figures = spike.judged(broker, [[one.steady] for one in found], [effort.steady])
-    where = f"highest rate all accepted, {broker}"
+    where = f"ingress, {broker}, {effort.rate:g}/s for {effort.steady_s:g} s"
+    share = 100 * min(one.steady.accepted / one.steady.offered for one in found)
+    figures = [
+        equal(f"{where}, accepted in the worst round", share, 100, "%"),
+        *_seen(where, [one.steady for one in found]),
+    ]
+    where = f"ingress, {broker}, highest rate for {effort.confirm_s:g} s"
     limited = sum(one.generator_limited for one in found)
     figures.append(
         Figure(
-            name=f"{where}, {effort.confirm_s:g} s, the generator's limit in {limited} of {len(found)} rounds",
+            name=f"{where}, all accepted, the generator's limit in {limited} of {len(found)} rounds",
             value=statistics.median(one.per_s for one in found),
             unit="jobs/s",
         )
     )
     best = [one.best for one in found if one.best is not None]
-    if not best:
-        return figures
-    figures += [
+    return [*figures, *(_seen(where, best) if best else [])]
+
+
+def _seen(where: str, reports: Sequence[Report]) -> list[Figure]:
+    """Return the medians of what was seen in the valid runs, or in all where none was."""
+    runs = [run for run in reports if not run.invalid] or reports
+    figures = [
         Figure(
             name=f"{where}, due to 202, {name}",
-            value=statistics.median(run.wait_ms(share) for run in best),
+            value=statistics.median(of(run.submit) or float("nan") for run in runs),
             unit="ms",
         )
-        for name, share in spike.SHARES.items()
+        for name, of in SHARES.items()
     ]
-    used = {name: [run.cpu_s[name] for run in best] for name in best[0].cpu_s}
-    used |= {"generator": [run.own_cpu_s for run in best], "others": [run.others_cpu_s for run in best]}
-    figures += [
+    late_ms = statistics.median(run.lag.p99_ms or 0.0 for run in runs)
+    figures.append(at_most(f"{where}, sends late by, p99", late_ms, MOST_LAG_MS, "ms"))
+    return figures + [
         Figure(
             name=f"{where}, share of a core, {name}",
-            value=statistics.median(
-                100 * cpu_s / run.seconds for cpu_s, run in zip(seconds, best, strict=True)
-            ),
+            value=statistics.median(_used(run)[name] for run in runs),
             unit="%",
         )
-        for name, seconds in used.items()
+        for name in _used(runs[0])
     ]
-    return figures
 
 
-async def _probed(broker: str, probe: Probe, effort: Effort, say: Callable[[str], None]) -> Seen | None:
-    """Return what came of a probe; None where the ingress ended connections, as it does with those far behind."""
-    seconds = effort.confirm_s if probe.confirming else effort.probe_s
-    load = Load(rate=probe.rate, seconds=seconds, goals_ms={})
-    try:
-        (seen,) = await spike.one_round(broker, [load], share=1.0, say=say)
-    except ConnectionError as error:
-        say(f"  {broker}, {probe.rate:g}/s: {first_line(error)}")
-        return None
-    return seen
+def _used(report: Report) -> dict[str, float]:
+    """Return what each used of a core, in per cent."""
+    used_s = {"generator": report.own_cpu_s, **report.cpu_s, "others": report.others_cpu_s}
+    return {name: 100 * seconds / report.seconds for name, seconds in used_s.items()}
