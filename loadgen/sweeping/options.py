@@ -1,0 +1,161 @@
+"""Options that commands which load a pipeline share: which one, how it is configured, and where the report goes."""
+
+import argparse
+import asyncio
+import ipaddress
+import shlex
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import uvloop
+
+from inferq.cli.credentials import given_key
+from inferq.errors import OperatorError
+from inferq.rabbitnode import find_rabbitmq_server
+from loadgen.reports import arms
+from loadgen.reports.environment import ROOT, model_name
+from loadgen.sweeping.target import Own, Target, own, running
+
+FOLDER: Final = ROOT / "docs" / "benchmarks"
+MOST_BATCHERS: Final = 64
+MOST_SECONDS: Final = 3_600.0
+INTERRUPTED: Final = 130
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+PRECISIONS: Final = ("fp32", "int8", "fp16")
+# What a command that is told leaves out: it changes nothing that is measured, or is of this machine alone.
+UNTOLD: Final = frozenset({"out", "key_file", "command", "run"})
+# Options whose field has another name.
+FLAGS: Final = {"first": "--from", "last": "--to", "allow_remote": "--allow-remote"}
+
+
+def add_pipeline(parser: argparse.ArgumentParser, *, config: str) -> None:
+    """Add what a pipeline of its own is started with; ``config`` is the default configuration."""
+    parser.add_argument("--broker", choices=("streams", "rabbitmq"), default="streams", help="(streams)")
+    parser.add_argument("--model", default="builtin", help="as INFERQ_MODEL (builtin)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(fp32)")
+    parser.add_argument(
+        "--config", "--policy", default=config, metavar="CONFIG", help=f"{arms.ALLOWED_ARM} ({config})"
+    )
+    parser.add_argument("--batchers", type=int, default=1, help="batchers of the pipeline (1)")
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add what aims at a pipeline that runs already."""
+    parser.add_argument("--url", help="the ingress of a pipeline that runs already; none is started")
+    parser.add_argument(
+        "--key-file", type=Path, metavar="FILE", help="holds the API key to send (default: INFERQ_API_KEY)"
+    )
+    parser.add_argument("--allow-remote", action="store_true", help="aim at a host that is not this one")
+
+
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """Add where the report goes and how the load is drawn."""
+    parser.add_argument("--seed", type=int, default=0, help="decides texts and arrivals (0)")
+    parser.add_argument("--quick", action="store_true", help="a short form, only to see that it works")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the report goes (docs/benchmarks; of a short form, nowhere)",
+    )
+
+
+def wanted(options: argparse.Namespace, **more: str) -> Own:
+    """Return the pipeline to start; raises `OperatorError` for one that cannot be."""
+    within("--batchers", options.batchers, 1, MOST_BATCHERS)
+    arms.arm(options.config)
+    if options.broker == "rabbitmq":
+        find_rabbitmq_server()
+    return Own(
+        broker=options.broker,
+        model=options.model,
+        precision=options.precision,
+        config=options.config,
+        batchers=options.batchers,
+        **more,
+    )
+
+
+@asynccontextmanager
+async def target(options: argparse.Namespace) -> AsyncIterator[Target]:
+    """Start a pipeline, or take the one that is named. Raises `OperatorError` where there is none."""
+    if options.url is None:
+        async with own(wanted(options)) as started:
+            yield started
+        return
+    if not options.allow_remote and not _loopback(urlsplit(options.url).hostname or ""):
+        raise OperatorError("the target is not this host: --allow-remote if it is yours to load")
+    yield await running(options.url, key=given_key(options.key_file) or "")
+
+
+def folder(options: argparse.Namespace) -> Path | None:
+    """Return where the report goes; None for nowhere."""
+    named: Path | None = options.out
+    return named or (None if options.quick else FOLDER)
+
+
+def command(name: str, options: argparse.Namespace, add: Callable[[argparse.ArgumentParser], None]) -> str:
+    """Return the command that was given, without what changes nothing that is measured, and without paths."""
+    parser = argparse.ArgumentParser()
+    add(parser)
+    words: list[str] = []
+    for field, value in vars(options).items():
+        if field not in UNTOLD and value != parser.get_default(field):
+            flag = FLAGS.get(field, f"--{field}")
+            told = model_name(value) if field == "model" else f"{value}"
+            words += [flag] if value is True else [flag, told]
+    return shlex.join(["python", "-m", "loadgen", name, *words])
+
+
+def completed(name: str, work: Coroutine[Any, Any, None], say: Callable[[str], None]) -> int:
+    """Run a command's work to its end; 2 when it could not be done, `INTERRUPTED` after Ctrl-C or SIGTERM.
+
+    Both end the work once, so that its pipeline is stopped in order; what comes after the first changes nothing.
+    """
+    interrupted = False
+
+    async def whole() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def on_signal() -> None:
+            nonlocal interrupted
+            if task is not None and not interrupted:
+                interrupted = True
+                say(f"{name}: interrupted; the pipeline is stopped")
+                task.cancel()
+
+        for number in ENDING:
+            loop.add_signal_handler(number, on_signal)
+        try:
+            await work
+        finally:
+            for number in ENDING:
+                loop.remove_signal_handler(number)
+
+    try:
+        uvloop.run(whole())
+    except (OperatorError, ConnectionError, TimeoutError) as error:
+        # An interrupt reaches the generator as well, which may be gone before we are.
+        if not interrupted:
+            say(f"{name}: {error}")
+            return 2
+    except asyncio.CancelledError:
+        pass  # It was interrupted, which is said already.
+    return INTERRUPTED if interrupted else 0
+
+
+def within(name: str, value: float, least: float, most: float) -> None:
+    """Raise `OperatorError` for a value out of bounds."""
+    if not least <= value <= most:
+        raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:g}")
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
