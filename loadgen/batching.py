@@ -34,7 +34,11 @@ class Effort(parts.Effort):
     endurance_s: float
     # Runs at saturation before one is taken as it is.
     tries: int = saturation.TRIES
+    # Without, it is taken to be what one by one on all threads comes to.
+    measured_capacity: bool = True
     goodput_loads: Sequence[float] = goodput.LOADS
+    goodput_policies: Sequence[str] = tuple(goodput.POLICIES)
+    faults: Sequence[str] = tuple(poison.FAULTS)
     sampled_s: int = jobcost.SAMPLED_S
 
 
@@ -68,7 +72,10 @@ BRIEF: Final = Effort(
     endurance_batches=100,
     endurance_s=60.0,
     tries=1,
+    measured_capacity=False,
     goodput_loads=(0.3,),
+    goodput_policies=(goodput.SLO, "greedy"),
+    faults=("crash",),
     sampled_s=1,
 )
 EFFORTS: Final = {"full": FULL, "quick": QUICK, "brief": BRIEF}
@@ -125,6 +132,7 @@ class Bench(parts.Bench[Effort]):
             seconds=self.effort.goodput_s,
             say=self.say,
             loads=self.effort.goodput_loads,
+            policies=self.effort.goodput_policies,
         )
         self.show(goodput.judged(kind, found, capacity=capacity))
 
@@ -142,7 +150,9 @@ class Bench(parts.Bench[Effort]):
 
     async def poison(self) -> None:
         """One poison among 64."""
-        for broker, found in (await poison.all_poisoned(self.brokers, say=self.say)).items():
+        for broker, found in (
+            await poison.all_poisoned(self.brokers, self.effort.faults, say=self.say)
+        ).items():
             self.show(poison.judged(broker, found))
 
     async def cost(self) -> None:
@@ -167,6 +177,8 @@ class Bench(parts.Bench[Effort]):
 
     async def _capacity(self, kind: str) -> float:
         """Return the jobs a second that `slo` does at saturation."""
+        if kind not in self._capacities and not self.effort.measured_capacity:
+            self._capacities[kind] = 1000 / await self._alone_ms(kind)
         if kind not in self._capacities:
             self.say(f"{kind}: capacity")
             found = await saturation.saturating(

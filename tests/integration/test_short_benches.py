@@ -25,7 +25,7 @@ ON_RABBITMQ: Final = {
 ON_BOTH: Final = {("admission", "accepted"), ("admission", "spike"), ("push", "latency")}
 # A figure that counts has to be exactly its goal however slow the machine; any other goal is about time or size.
 MISSED: Final = re.compile(r"^.* \(goal (?!at )[^)]*\) falls short$", re.MULTILINE)
-FIGURE: Final = re.compile(r"^.+: \S+ \S+")
+FIGURE: Final = re.compile(r"^.+: \S+ ")
 
 
 def brokers(bench: str, part: str) -> Collection[str]:
