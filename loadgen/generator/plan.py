@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from inferq.errors import OperatorError
-from inferq.ports import LOOPBACK
 from loadgen import schedules
 from loadgen.inputs import repeating
 from loadgen.texts import dealt
@@ -23,7 +22,7 @@ MOST_TEXTS: Final = 100_000
 MOST_CONNECTIONS: Final = 4_096
 MOST_PATIENCE_S: Final = 3_600.0
 MOST_DEADLINE_MS: Final = 86_400_000
-DEFAULT_URL: Final = f"http://{LOOPBACK}:8080"
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 Kind = Literal["constant", "poisson", "on_off", "ramp", "trace"]
 Follow = Literal["nothing", "records", "push"]
@@ -97,7 +96,7 @@ def due_s(schedule: Schedule, seed: int) -> list[float]:
             )
         case "ramp":
             return schedules.ramp(schedule.rate, schedule.to_rate, schedule.seconds, seed=seed)
-        case "trace":
+        case _:
             return schedules.trace(schedule.times, schedule.seconds, rate=schedule.rate or None)
 
 
@@ -130,21 +129,24 @@ def check(plan: Plan) -> None:
     Raises:
         OperatorError: what is wrong, by its name.
     """
-    parts = urlsplit(plan.url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise OperatorError("the URL must be of the form http://HOST:PORT")
-    if (
-        not plan.path.startswith("/")
-        or not plan.path.isascii()
-        or not plan.path.isprintable()
-        or " " in plan.path
-    ):
-        raise OperatorError("the path must begin with a slash and hold visible ASCII characters alone")
-    if not 1 <= plan.connections <= MOST_CONNECTIONS:
-        raise OperatorError(f"connections must be from 1 to {MOST_CONNECTIONS:,}")
-    schedule = plan.schedule
-    if not 0 < schedule.seconds <= schedules.MOST_SECONDS:
-        raise OperatorError(f"the seconds must be above 0, and {schedules.MOST_SECONDS:g} at most")
+    for holds, wrong in _rules(plan):
+        if not holds:
+            raise OperatorError(wrong)
+
+
+def _rules(plan: Plan) -> Iterator[tuple[bool, str]]:
+    parts, path, schedule = urlsplit(plan.url), plan.path, plan.schedule
+    yield parts.scheme == "http" and bool(parts.hostname), "the URL must be of the form http://HOST:PORT"
+    visible = path.isascii() and path.isprintable() and " " not in path
+    yield (
+        path.startswith("/") and visible,
+        "the path must begin with a slash and hold visible ASCII characters alone",
+    )
+    yield 1 <= plan.connections <= MOST_CONNECTIONS, f"connections must be from 1 to {MOST_CONNECTIONS:,}"
+    yield (
+        0 < schedule.seconds <= schedules.MOST_SECONDS,
+        f"the seconds must be above 0, and {schedules.MOST_SECONDS:g} at most",
+    )
     rates = {
         "rate": schedule.rate,
         "to_rate": schedule.to_rate,
@@ -152,18 +154,15 @@ def check(plan: Plan) -> None:
         "off_s": schedule.off_s,
     }
     for name, value in rates.items():
-        if not 0 <= value < math.inf:
-            raise OperatorError(f"{name} must be a finite number from 0 on")
-    if not all(map(math.isfinite, schedule.times)):
-        raise OperatorError("the times of a trace must be finite")
-    if not 0 <= plan.warm_s < schedule.seconds:
-        raise OperatorError("the warm-up must be from 0 on, and shorter than the schedule")
-    if not 0 <= plan.patience_s <= MOST_PATIENCE_S:
-        raise OperatorError(f"the patience must be from 0 to {MOST_PATIENCE_S:g} s")
-    if not 0 < plan.budget_ms < math.inf:
-        raise OperatorError("the budget must be above 0 ms")
-    if plan.deadline_ms is not None and not 1 <= plan.deadline_ms <= MOST_DEADLINE_MS:
-        raise OperatorError(f"a deadline must be from 1 to {MOST_DEADLINE_MS} ms")
+        yield 0 <= value < math.inf, f"{name} must be a finite number from 0 on"
+    yield all(map(math.isfinite, schedule.times)), "the times of a trace must be finite"
+    yield 0 <= plan.warm_s < schedule.seconds, "the warm-up must be from 0 on, and shorter than the schedule"
+    yield 0 <= plan.patience_s <= MOST_PATIENCE_S, f"the patience must be from 0 to {MOST_PATIENCE_S:g} s"
+    yield 0 < plan.budget_ms < math.inf, "the budget must be above 0 ms"
+    yield (
+        plan.deadline_ms is None or 1 <= plan.deadline_ms <= MOST_DEADLINE_MS,
+        f"a deadline must be from 1 to {MOST_DEADLINE_MS} ms",
+    )
 
 
 def loopback(url: str) -> bool:

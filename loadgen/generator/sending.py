@@ -72,7 +72,7 @@ class Sending:
                 self._take()
             ledger.send(number, clock() - start_s)
             self.pool.send(number, made[number])
-        closes_s = start_s + max(plan.warm_s, plan.schedule.seconds)
+        closes_s = start_s + plan.schedule.seconds
         self._until(closes_s)
         cpu_s, all_s, own_s = meter.seconds(), meter.everything_s(), time.process_time() - own_s
         while (self.pool.waiting or self._feeds.open) and (

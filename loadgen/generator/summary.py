@@ -36,7 +36,7 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(plan: Plan, ledger: Ledger, *, began_at: str, used: Used) -> Report:
     """Return the report of a run that is over."""
-    opens_s, closes_s = plan.warm_s, max(plan.warm_s, plan.schedule.seconds)
+    opens_s, closes_s = plan.warm_s, plan.schedule.seconds
     counted = slice(ledger.first, None)
     due, sent = _times(ledger.due_s)[counted], _times(ledger.sent_s)[counted]
     accepted_all, ended_all = _times(ledger.accepted_s), _times(ledger.ended_s)
@@ -68,7 +68,7 @@ def report(plan: Plan, ledger: Ledger, *, began_at: str, used: Used) -> Report:
         own_cpu_s=used.own_s,
         others_cpu_s=used.others_s,
         cpu_s=dict(used.by_name),
-        invalid=doubts(lag.p99_ms, used.own_s / seconds if seconds else 0.0),
+        invalid=doubts(lag.p99_ms, used.own_s / seconds),
     )
 
 
@@ -94,9 +94,7 @@ def _latency(values_ms: Times) -> Latency:
     return latency(kept)
 
 
-def _mean_in_system(accepted: Times, ended: Times, opens_s: float, closes_s: float) -> float | None:
-    if closes_s <= opens_s:
-        return None
+def _mean_in_system(accepted: Times, ended: Times, opens_s: float, closes_s: float) -> float:
     came, left = _stays(accepted, ended)
     inside = np.minimum(left, closes_s) - np.maximum(came, opens_s)
     return float(inside[inside > 0].sum()) / (closes_s - opens_s)

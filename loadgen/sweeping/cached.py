@@ -1,7 +1,7 @@
 """What a cache is worth: its runs, the medians over rounds, and what is said of them. Pure.
 
-1. Hits are counted twice: by the records (`cached`), and by the servers in `/v1/stats`. The ideal is what is expected of
-   a cache that holds every text from its first time on, over just as many inputs. A text that comes again while its
+1. Hits are counted twice: by the records (`cached`), and by the servers in `/v1/stats`. The ideal is what is expected
+   of a cache that holds every text from its first time on, over just as many inputs. A text that comes again while its
    equal waits or runs is answered with it and is no hit, so hits are below the ideal where equal texts come close
    together.
 2. Without a cache, too, equal texts that wait at the same time run once. So "off" is not unique inputs, and what a
@@ -56,7 +56,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     invalid: Sequence[str] = ()
 
 
-class Test(msgspec.Struct, frozen=True, kw_only=True):
+class CacheTest(msgspec.Struct, frozen=True, kw_only=True):
     """One cache test: ``distinct`` texts by Zipf's law with ``exponent``."""
 
     about: str
@@ -87,12 +87,12 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
         return median(found) if found else float("nan")
 
 
-def table(test: Test) -> Table:
+def table(test: CacheTest) -> Table:
     """Return the medians, an arm a row."""
     return Table(head=HEAD, rows=[_cells(test, cache) for cache in test.caches])
 
 
-def conclusions(test: Test) -> list[str]:
+def conclusions(test: CacheTest) -> list[str]:
     """Return what the runs come to in words."""
     said = []
     for cache in test.caches:
@@ -103,8 +103,8 @@ def conclusions(test: Test) -> list[str]:
         off_ms = test.median(OFF, lambda run: run.p50_ms)
         said.append(
             f"With the cache {cache}, {100 * hits:.1f} % of the jobs were hits; of a cache that forgets nothing"
-            f" {100 * ideal:.1f} % are expected. At the equal load p50 was {p50_ms:.1f} ms, {off_ms:.1f} ms without. At saturation"
-            f" it did {test.over_off(cache):.2f} times what was done without, of the same inputs."
+            f" {100 * ideal:.1f} % are expected. At the equal load p50 was {p50_ms:.1f} ms, {off_ms:.1f} ms without. At"
+            f" saturation it did {test.over_off(cache):.2f} times what was done without, of the same inputs."
         )
     invalid = sum(bool(run.invalid) for run in test.runs)
     if invalid:
@@ -115,7 +115,7 @@ def conclusions(test: Test) -> list[str]:
     return said
 
 
-def asked(test: Test) -> list[str]:
+def asked(test: CacheTest) -> list[str]:
     """Return what was run."""
     return [
         f"{test.about}. {test.distinct:,} distinct texts come again by Zipf's law with exponent {test.exponent:g};"
@@ -128,7 +128,7 @@ def asked(test: Test) -> list[str]:
     ]
 
 
-def figures(test: Test) -> list[Figure]:
+def figures(test: CacheTest) -> list[Figure]:
     """Return a line a figure."""
     found = []
     for cache in test.caches:
@@ -151,7 +151,7 @@ def figures(test: Test) -> list[Figure]:
     return found
 
 
-def document(test: Test, *, command: str, environment: dict[str, str]) -> Document:
+def document(test: CacheTest, *, command: str, environment: dict[str, str]) -> Document:
     """Return the report."""
     return Document(
         title=f"Cache: {test.about}",
@@ -176,7 +176,7 @@ def line(run: Run) -> str:
     return f"{words}; invalid: {'; '.join(run.invalid)}" if run.invalid else words
 
 
-def _cells(test: Test, cache: str) -> Sequence[str]:
+def _cells(test: CacheTest, cache: str) -> Sequence[str]:
     def percent(value: Callable[[Run], float]) -> str:
         return f"{100 * test.median(cache, value):.1f}%"
 

@@ -18,7 +18,7 @@ from loadgen.inputs import MOST_DISTINCT, MOST_EXPONENT, ideal_hit_rate
 from loadgen.parts import Say
 from loadgen.schedules import MOST_REQUESTS
 from loadgen.sweeping import cached, levels
-from loadgen.sweeping.cached import Run, Test
+from loadgen.sweeping.cached import CacheTest, Run
 from loadgen.sweeping.guess import guessed
 from loadgen.sweeping.paper import about
 from loadgen.sweeping.search import Search
@@ -33,7 +33,7 @@ PATIENCE_S: Final = 60.0
 TOLD_WITHIN_S: Final = 5.0
 POLL_S: Final = 0.1
 # A hit is not for nothing, so no cache lets a pipeline do more than so many times as much as a first try.
-MOST_LIGHTENED: Final = 4.0
+MOST_LIGHTENED: Final = 6.0
 APPROACHES: Final = 8
 
 
@@ -47,7 +47,7 @@ class Effort:
 
 
 FULL: Final = Effort(rounds=3, equal_s=20.0, try_s=8.0)
-QUICK: Final = Effort(rounds=1, equal_s=1.5, try_s=1.0)
+QUICK: Final = Effort(rounds=1, equal_s=1.2, try_s=1.0)
 QUICK_MODEL: Final = "simulated:10,4"
 
 
@@ -73,7 +73,7 @@ async def figures(*, quick: bool, rounds: int = FULL.rounds, say: Say) -> list[F
     return cached.figures(await tested(wanted, Repeating(), effort, seed=0, say=say))
 
 
-async def tested(wanted: Own, inputs: Repeating, effort: Effort, *, seed: int, say: Say) -> Test:
+async def tested(wanted: Own, inputs: Repeating, effort: Effort, *, seed: int, say: Say) -> CacheTest:
     """Run all rounds, the arms' order turned each time.
 
     Raises:
@@ -92,7 +92,7 @@ async def tested(wanted: Own, inputs: Repeating, effort: Effort, *, seed: int, s
                 arm = _Arm(target, inputs, cache, effort, seed=seed + 1000 * number)
                 runs.append(await arm.run(number))
             say(f"round {number + 1} of {effort.rounds}, {cached.line(runs[-1])}")
-    return Test(
+    return CacheTest(
         about=what,
         began_at=began_at,
         distinct=inputs.distinct,

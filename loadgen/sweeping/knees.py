@@ -1,0 +1,116 @@
+"""Is a knee where the server's capacity is? Whole pipelines with simulated models, whose capacity is given, are swept.
+
+A simulated model takes exactly so long for a batch and no core, so that what a pipeline can do is what it was given,
+less what its own work costs. Nothing of the given capacity goes into the sweep: it finds its levels by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from batcher.cost import Cost, capacity
+from inferq.errors import OperatorError
+from inferq.modelspec import parse
+from loadgen.figures import Figure
+from loadgen.generator.run import generated
+from loadgen.parts import Say
+from loadgen.reports.arms import arm
+from loadgen.sweeping.sweep import Order, Sweep
+from loadgen.sweeping.swept import Swept, found
+from loadgen.sweeping.target import Own, own
+
+NEAR: Final = 0.10
+SHARES: Final = (0.2, 0.5, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4)
+QUICK_SHARES: Final = (0.3, 0.9, 1.3)
+QUICK_S: Final = 2.0
+QUICK_TRY_S: Final = 1.0
+# A rate of a batch does not depend on its length, so neither is there a bound of tokens.
+LENGTH: Final = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """A simulated server: its model and configuration, and how many batches run at a time."""
+
+    name: str
+    model: str
+    config: str
+    sessions: int = 1
+
+    @property
+    def capacity(self) -> float:
+        """The jobs a second that it was given."""
+        spec, settings = parse(self.model), arm(self.config).settings
+        cost = Cost(tau0_ms=spec.tau0_ms, row_ms=spec.alpha_ms, token_ms=0.0, token_length_ms=0.0)
+        return capacity(
+            cost,
+            lanes=self.sessions,
+            length=LENGTH,
+            most_rows=settings.max_batch_size,
+            most_tokens=settings.max_batch_tokens,
+        )
+
+
+SERVERS: Final = (
+    Given(name="one by one", model="simulated:5,0", config="1:0"),
+    Given(name="runs are dear", model="simulated:20,1", config="16:0"),
+    Given(name="a window", model="simulated:10,2", config="8:20"),
+    Given(name="for a latency", model="simulated:15,2", config="slo"),
+    Given(name="two at a time", model="simulated:60,3", config="16:0", sessions=2),
+)
+
+
+async def figures(*, quick: bool, say: Say, servers: Sequence[Given] = SERVERS) -> list[Figure]:
+    """Sweep all servers, in the short form one of them for a moment, and return knee over given capacity."""
+    found_all: list[Figure] = []
+    for given in servers[1:2] if quick else servers:
+        say(f"sweep of {given.name}: {given.model}, {given.config}, given {given.capacity:.1f} jobs/s")
+        found_all += judged(given, await swept(given, quick=quick, say=say), goals=not quick)
+    return found_all
+
+
+async def swept(given: Given, *, quick: bool, say: Say) -> Swept:
+    """Sweep one server on a pipeline of its own.
+
+    Raises:
+        OperatorError: it does not start, or no capacity is found.
+        ConnectionError: it went away.
+    """
+    order = Order(shares=QUICK_SHARES, seconds=QUICK_S, try_s=QUICK_TRY_S) if quick else Order(shares=SHARES)
+    async with own(Own(model=given.model, config=given.config), sessions=str(given.sessions)) as target:
+        return await Sweep(target, order, generate=generated, say=say).run()
+
+
+def judged(given: Given, swept: Swept, *, goals: bool) -> list[Figure]:
+    """Return the figures of a sweep; without ``goals`` they are only said.
+
+    Raises:
+        OperatorError: no level was overloaded.
+    """
+    knee = found(swept)
+    name = f"sweep, {given.name}"
+    if knee.saturation is None:
+        raise OperatorError(f"{name}: no level was overloaded, so there is no saturation")
+    ratios = [(f"{name}, saturation over given capacity", knee.saturation / given.capacity)]
+    if knee.knee is not None:
+        ratios.insert(0, (f"{name}, knee over given capacity", knee.knee / given.capacity))
+    figures = [
+        Figure(name=f"{name}, given capacity", value=given.capacity, unit="jobs/s"),
+        *(
+            _near(label, ratio) if goals else Figure(name=label, value=ratio, unit="times")
+            for label, ratio in ratios
+        ),
+        Figure(name=f"{name}, levels that break Little's law", value=len(swept.broken), unit="levels"),
+    ]
+    invalid = sum(bool(row.invalid) for row in swept.rows)
+    return [*figures, Figure(name=f"{name}, invalid levels", value=invalid, unit="levels")]
+
+
+def _near(name: str, ratio: float) -> Figure:
+    return Figure(
+        name=name,
+        value=ratio,
+        unit="times",
+        goal=f"{1 - NEAR:g} to {1 + NEAR:g} times",
+        holds=abs(ratio - 1) <= NEAR,
+    )
