@@ -184,11 +184,11 @@ class Bench(parts.Bench[Effort]):
             found = await saturation.saturating(
                 "streams",
                 self.models[kind],
+                self.effort.tries,
                 # One by one on all threads is about what a pipeline does at least.
                 expected=1000 / await self._alone_ms(kind),
                 seconds=self.effort.saturation_s,
                 say=self.say,
-                tries=self.effort.tries,
             )
             self._capacities[kind] = found.done_per_s
         return self._capacities[kind]

@@ -9,7 +9,7 @@ from loadgen import parts, steady
 from loadgen.capacity import ingress, measuring
 from loadgen.capacity.costs import encode
 from loadgen.generator import selfcheck
-from loadgen.sweeping import caching
+from loadgen.sweeping import caching, knees
 
 BUILTIN: Final = "builtin"
 # Of the jobs that the built-in model is given; a full-size one takes about ten times as long for each.
@@ -22,8 +22,8 @@ class Effort(parts.Effort):
 
     steady_s: float
     generator_s: float
-    # Whether the cache test is in its short form, with a simulated model.
-    short_cache: bool = False
+    # Whether the sweep and the cache test are in their short forms: one simulated server, a simulated model.
+    short: bool = False
     ingress: ingress.Effort
     costs: measuring.Effort
 
@@ -42,7 +42,7 @@ BRIEF: Final = Effort(
     rounds=1,
     steady_s=1.0,
     generator_s=1.0,
-    short_cache=True,
+    short=True,
     ingress=ingress.Effort(rate=100.0, steady_s=0.5, probe_s=0.3, confirm_s=0.5, most=200.0),
     costs=measuring.Effort(rate=100.0, seconds=1.0, waiting=20, sockets=20, engine_jobs=50),
 )
@@ -82,11 +82,13 @@ class Bench(parts.Bench[Effort]):
         for broker, runs in found.items():
             self.show(ingress.judged(broker, runs, self.effort.ingress))
 
+    async def sweep(self) -> None:
+        """The knee of servers whose capacity is given; once, whatever the rounds."""
+        self.show(await knees.figures(quick=self.effort.short, say=self.say))
+
     async def cache(self) -> None:
         """What a cache is worth where inputs repeat."""
-        self.show(
-            await caching.figures(quick=self.effort.short_cache, rounds=self.effort.rounds, say=self.say)
-        )
+        self.show(await caching.figures(quick=self.effort.short, rounds=self.effort.rounds, say=self.say))
 
     async def costs(self) -> None:
         """What a job costs each process."""
@@ -106,6 +108,7 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "steady": Bench.steady,
     "generator": Bench.generator,
     "ingress": Bench.ingress,
+    "sweep": Bench.sweep,
     "cache": Bench.cache,
     "costs": Bench.costs,
 }

@@ -109,11 +109,12 @@ async def saturated(deployment: Deployment, *, rate: float, seconds: float) -> S
 async def saturating(
     broker: str,
     model: str,
+    tries: int = TRIES,
+    /,
     *,
     expected: float,
     seconds: float,
     say: Callable[[str], None],
-    tries: int = TRIES,
     **settings: str,
 ) -> Saturated:
     """Run a deployment of its own at saturation; ``expected`` is about what it does a second."""
@@ -160,10 +161,10 @@ async def rounds(
             runs[broker] = await saturating(
                 broker,
                 model,
+                tries,
                 expected=expected or loops.best * EXPECTED_SHARE,
                 seconds=length_s,
                 say=say,
-                tries=tries,
             )
             expected = runs[broker].done_per_s
         found.append(Round(bare=loops, runs=runs))
