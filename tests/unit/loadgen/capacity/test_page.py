@@ -1,14 +1,16 @@
 """What the page about capacity says, and that it is the one in docs."""
 
+import runpy
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from loadgen.capacity.costs import Costs, EngineCosts, JobCosts, decode
+from loadgen.capacity.costs import Costs, EngineCosts, JobCosts, decode, encode
 from loadgen.capacity.page import page
 
-BENCHMARKS = Path(__file__).parents[4] / "docs" / "benchmarks"
+ROOT = Path(__file__).parents[4]
+BENCHMARKS = ROOT / "docs" / "benchmarks"
 NAMES = ("ingress", "valkey", "batcher", "notifier")
 
 
@@ -87,3 +89,17 @@ def test_the_page_in_docs_is_what_the_script_writes() -> None:
     """From the costs beside it."""
     found = decode((BENCHMARKS / "capacity.json").read_bytes())
     assert (BENCHMARKS / "capacity.md").read_text("utf-8") == page(found), "run scripts/capacity.py"
+
+
+def test_the_script_writes_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page that differs is out of date, and is not touched by a check."""
+    main = runpy.run_path(str(ROOT / "scripts" / "capacity.py"))["main"]
+    known, target = costs(job("streams", 40.0)), tmp_path / "page.md"
+    (tmp_path / "costs.json").write_bytes(encode(known))
+    argv = ["--costs", str(tmp_path / "costs.json"), "--page", str(target)]
+    assert main([*argv, "--check"]) == 1
+    assert not target.exists()
+    assert main(argv) == 0
+    assert target.read_text("utf-8") == page(known)
+    assert main([*argv, "--check"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "page.md is up to date"
