@@ -8,7 +8,7 @@ ARGS ?=
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-export check cover bench docs lock clean
+.PHONY: help setup demo run test test-export check cover bench figures docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ cover: $(READY_DEV) ## unit tests alone must cover the pure rooms to 100 %
 
 bench: $(READY_DEV) ## figures, one line each; three hours (ONLY=batching, admission, push or loadgen; ARGS="--quick", "--part NAME", "--rounds N", "--full-size FOLDER")
 	@$(PY) -m loadgen.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+figures: $(READY) ## compare the figures in README.md and docs/ with their reports (ARGS="--write" takes them over)
+	@$(PY) -m scripts.figures $(ARGS)
 
 docs: $(READY) ## write docs/settings.md anew from the table of settings
 	@$(PY) scripts/settings_doc.py

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from inferq.errors import OperatorError
 from loadgen.generator import closedcommand, command
+from loadgen.reports import benchmark
 
 NOT_BEGUN: Final = 2
 
@@ -25,6 +26,7 @@ class Subcommand(Protocol):
 
 SUBCOMMANDS: Final[Mapping[str, tuple[Subcommand, str]]] = {
     "run": (command, "an open-loop load (the default)"),
+    "benchmark": (benchmark, "compare configurations, and write a report"),
     "closed": (closedcommand, "a closed loop, for comparison: it hides stalls"),
 }
 

@@ -4,5 +4,5 @@
 # `bash scripts/benchmark.sh --help` lists the options.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
-make --no-print-directory -C "$here" .venv/.ready-dev >&2
-PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" exec "$here/.venv/bin/python" -m loadgen.reports "$@"
+make --silent --no-print-directory -C "$here" .venv/.ready-dev >&2
+PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" exec "$here/.venv/bin/python" -m loadgen benchmark "$@"

@@ -20,9 +20,7 @@ MOST_ARMS: Final = 10
 MOST_LOADS: Final = 10
 MOST_RATE: Final = 100_000.0
 MOST_SHARE: Final = 10.0
-_ARM: Final = re.compile(
-    r"(?P<size>\d{1,9}):(?P<window>\d{1,9}(?:\.\d+)?)|slo(?::(?P<slo>\d{1,9}(?:\.\d+)?))?"
-)
+_ARM: Final = re.compile(r"(?P<size>\d{1,9}):(?P<window>\d{1,9})|slo(?::(?P<slo>\d{1,9}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +84,12 @@ def loads(text: str) -> list[Load]:
 
 
 def turned(given: Sequence[Arm], number: int) -> list[Arm]:
-    """Return the order of a round (from 0): turned on by one each round, and every other round backwards.
+    """Return the order of a round (from 0): each round another is the first, and every other round goes backwards.
 
-    So none is always the first after a pause, and none always runs after the same one.
+    So none always runs after the same one.
     """
-    start = number % len(given)
-    order = [*given[start:], *given[:start]]
-    return order[::-1] if number % 2 else order
+    step = -1 if number % 2 else 1
+    return [given[(number + step * place) % len(given)] for place in range(len(given))]
 
 
 def _load(text: str) -> Load:

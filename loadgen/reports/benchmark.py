@@ -31,7 +31,6 @@ from loadgen.reports.files import write
 from loadgen.reports.measured import Best, Run, cells, three
 from loadgen.saturation import bare, saturating
 
-DESCRIPTION: Final = "Compare configurations of the batcher at one load or several, and write a report."
 FOLDER: Final = ROOT / "docs" / "benchmarks"
 TRIES: Final = 2
 MOST_ROUNDS: Final = 100
@@ -59,7 +58,6 @@ TOLD: Final = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.description = DESCRIPTION
     parser.add_argument(
         "loads",
         metavar="RPS",
@@ -91,13 +89,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print tables, write the report; 2 when nothing could be measured."""
+    """Measure, print tables, write the report. Raises `OperatorError` for what cannot be run."""
     try:
-        bench = _Bench(options)
-        page = uvloop.run(bench.run())
-    except (OperatorError, ConnectionError) as error:
-        sys.stderr.write(f"benchmark: {error}\n")
-        return 2
+        page = uvloop.run(_Bench(options).run())
+    except ConnectionError as error:
+        raise OperatorError(f"a run failed: {error}") from error
     sys.stdout.write(f"\nreport: {page}\n")
     return 0
 
@@ -283,8 +279,14 @@ def _command(options: argparse.Namespace) -> str:
     for name in TOLD:
         value = getattr(options, name)
         if value != parser.get_default(name):
-            words += [f"--{name}", model_name(value) if name == "model" else f"{value}"]
+            words += [f"--{name}", _word(name, value)]
     return shlex.join(words)
+
+
+def _word(name: str, value: object) -> str:
+    if name == "model":
+        return model_name(str(value))
+    return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
 def _filed(name: str) -> str:

@@ -186,7 +186,7 @@ def _over_time(name: str, rate: float, found: Sequence[Cell]) -> str:
             title="jobs accepted and not ended",
             x=seconds,
             y=Axis(label="jobs at the end of each second", least=10),
-            series=[Series(name=cell.arm, points=_by_second(cell, "in_system")) for cell in found],
+            series=[Series(name=cell.arm, points=_at_ends(_by_second(cell, "in_system"))) for cell in found],
         ),
         Panel(
             title="p99 of the jobs that were due in each second",
@@ -206,6 +206,11 @@ def _by_second(cell: Cell, field: str) -> list[tuple[float, float]]:
             if value is not None:
                 values.setdefault(second.at_s, []).append(value)
     return [(at_s, statistics.median(found)) for at_s, found in sorted(values.items())]
+
+
+def _at_ends(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return what is known of the end of each second where the second ends."""
+    return [(at_s + 1, value) for at_s, value in points]
 
 
 def _batches(name: str, rate: float, found: Sequence[Cell]) -> str:

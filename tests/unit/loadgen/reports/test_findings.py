@@ -1,0 +1,93 @@
+"""What a comparison shows in words: told from its numbers, and only what they tell."""
+
+import pytest
+
+from loadgen.reports.findings import findings, overloaded
+from loadgen.reports.measured import Best, Cell, cells
+from tests.reporting import report, run
+
+
+def cell(
+    arm: str,
+    *took_ms: float,
+    left: int = 0,
+    errors: dict[str, int] | None = None,
+    accepted: int | None = None,
+    compute_ms: float | None = None,
+) -> Cell:
+    """Return a configuration with one round for each latency, 100 jobs each."""
+    rounds = [
+        run(
+            arm,
+            report([value] * 100, left=left, errors=errors, accepted=accepted, compute_ms=compute_ms),
+            number=number,
+        )
+        for number, value in enumerate(took_ms)
+    ]
+    return cells(rounds)[0]
+
+
+def said(*found: Cell) -> str:
+    """Return all sentences."""
+    return "\n".join(findings(found))
+
+
+def test_the_lowest_tail_is_named_with_ratios() -> None:
+    """Rounds that do not touch tell two apart."""
+    words = said(cell("1:0", 50, 52), cell("slo", 20, 21))
+    assert "The lowest p99: slo with 20.5 ms; then 1:0 51.0 ms (2.49 times)." in words
+    assert "Every request was accepted" in words
+
+
+def test_what_the_rounds_do_not_tell_apart_is_said_to_be_so() -> None:
+    """All alike, or one close to the best among others."""
+    assert "The lowest p99: the rounds do not tell 1:0 and slo apart." in said(
+        cell("1:0", 20, 30), cell("slo", 25, 35)
+    )
+    words = said(cell("1:0", 20, 30), cell("slo", 25, 35), cell("16:50", 80, 90))
+    assert "1:0 with 25.0 ms; then slo 30.0 ms, 16:50 85.1 ms (3.40 times)." in words
+    assert "The rounds do not tell slo apart from it." in words
+
+
+def test_an_overloaded_configuration_is_named_and_left_out_of_the_ranking() -> None:
+    """Its latency is of the run, so its throughput is compared instead."""
+    drowned, fine = cell("1:0", 4000, left=50), cell("slo", 20)
+    assert overloaded(drowned)
+    assert not overloaded(fine)
+    words = said(drowned, fine)
+    assert "1:0 was overloaded: of 10.0 jobs/s it did 5.00, and up to 50 jobs were under way" in words
+    assert "The lowest p99" not in words
+    assert "that over 1:0: 1:0 5.00, slo 10.0 (2.00 times)" in words
+    assert "Most within the budget: slo with 100.0 %; then 1:0 0.0 %" in words
+
+
+def test_jobs_that_never_ended_and_refusals_are_told() -> None:
+    """With how many, and of which kind."""
+    words = said(cell("1:0", 4000, left=50, errors={"not_ended": 7, "503": 20}, accepted=107))
+    assert "1:0 accepted 84.3 %: 20 times 503, 7 times not_ended over all rounds." in words
+    assert "7 jobs had not ended when patience was over" in words
+
+
+def test_the_engines_time_and_the_ideal_are_told_where_they_are_known() -> None:
+    """Compute for a job with batch and padding; measured over ideal."""
+    best = Best(p50_ms=10.0, p99_ms=10.0, throughput=10.0)
+    (one,) = cells([run("slo", report([20.0] * 10, sizes={4: 5}), best=best)])
+    words = said(one)
+    assert "The engine's time for a job: slo 5.00 ms in batches of 4.00 with 20.0 % padding." in words
+    assert "p50 and p99: slo 2.00 and 2.00 times." in words
+    assert "engine" not in said(cell("slo", 20))
+
+
+@pytest.mark.parametrize(
+    ("invalid", "fate"),
+    [((True, False), "left out of the medians"), ((True, True), "do not trust them")],
+)
+def test_invalid_rounds_are_told_with_their_reason(invalid: tuple[bool, ...], fate: str) -> None:
+    """Never used silently."""
+    rounds = [
+        run("slo", report([20.0], invalid=["sends were late"] * bad), number=at)
+        for at, bad in enumerate(invalid)
+    ]
+    words = said(*cells(rounds))
+    assert f"slo: {sum(invalid)} of 2 rounds are invalid (sends were late)" in words
+    assert fate in words
