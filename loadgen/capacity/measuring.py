@@ -26,7 +26,8 @@ from loadgen.companion import companion
 from loadgen.cputime import CpuMeter
 from loadgen.deployment import Deployment, deployed, emptied
 from loadgen.figures import Figure, equal
-from loadgen.followers import Follow, Followed
+from loadgen.generator.plan import Plan, Schedule
+from loadgen.generator.run import generated
 from loadgen.hookreceiver import Receiver, Taken, Tell
 from loadgen.idlesockets import held
 from loadgen.machine import machine, programs
@@ -82,14 +83,11 @@ async def measured(broker: str, effort: Effort, *, say: Callable[[str], None]) -
         say(f"  {broker}, heard of: {_words(heard_us)}")
 
         async with counted(deployment) as followed:
-            order = Follow(
-                api=deployment.url,
-                url=deployment.settings.stream_url,
-                rate=effort.rate,
-                seconds=effort.seconds,
+            plan = Plan(
+                url=deployment.url, schedule=Schedule(rate=effort.rate, seconds=effort.seconds), follow="push"
             )
-            seen = await ask("loadgen.followers", order, Followed, within_s=effort.seconds + WITHIN_S)
-        refused += seen.missed + seen.errors + sum(seen.refused.values())
+            seen = await generated(plan)
+        refused += seen.offered - seen.done
         watched_us = cpu_us(followed.cpu_s, seen.accepted)
         say(f"  {broker}, followed: {_words(watched_us)}")
 

@@ -31,9 +31,8 @@ METHOD: Final = (
     " here, and these figures are rather too high. A core of another machine may be twice as fast or half as"
     " fast: measure"
     " your own.",
-    "Each job is followed by one client over a WebSocket. The **engine** is counted apart: its cost is the"
-    " model's, read at"
-    " saturation, where batches are fullest.",
+    "Each job is followed by push, over multiplexed WebSockets on which clients subscribe to some jobs at a time. The"
+    " **engine** is counted apart: its cost is the model's, read while jobs wait for it.",
     "A **deployment** is what has one Redis and one queue for each model and priority. The model of the costs is a"
     " simulated one.",
 )
