@@ -14,10 +14,10 @@ from loadgen import admission, batching, instrument, push
 from loadgen.figures import Figure
 from loadgen.machine import machine, programs
 from loadgen.parts import Asked
+from loadgen.schedules import MOST_SECONDS
 
 BROKERS: Final = ("streams", "rabbitmq")
 MOST_ROUNDS: Final = 100
-MOST_SECONDS: Final = 3_600.0
 
 
 class Runs(Protocol):
