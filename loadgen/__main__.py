@@ -11,9 +11,12 @@ from typing import Final, Protocol
 
 from inferq.errors import OperatorError
 from loadgen.generator import closedcommand, command
-from loadgen.reports import benchmark
+from loadgen.reports import benchcommand
+from loadgen.sweeping import cachecommand
+from loadgen.sweeping import command as sweepcommand
 
 NOT_BEGUN: Final = 2
+CACHE_TEST: Final = "--cache-test"
 
 
 class Subcommand(Protocol):
@@ -26,14 +29,18 @@ class Subcommand(Protocol):
 
 SUBCOMMANDS: Final[Mapping[str, tuple[Subcommand, str]]] = {
     "run": (command, "an open-loop load (the default)"),
-    "benchmark": (benchmark, "compare configurations, and write a report"),
+    "benchmark": (benchcommand, "compare configurations, and write a report"),
     "closed": (closedcommand, "a closed loop, for comparison: it hides stalls"),
+    "sweep": (sweepcommand, "load by load from light to beyond saturation, and the knee"),
+    "cache": (cachecommand, "repeating inputs with the cache off, local and shared (also --cache-test)"),
 }
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a subcommand; 2 with one line when it could not begin, otherwise what it says."""
     given = sys.argv[1:] if argv is None else argv
+    if CACHE_TEST in given:
+        given = ["cache", *(word for word in given if word != CACHE_TEST)]
     if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help")):
         given = ["run", *given]
     parser = argparse.ArgumentParser(prog="python -m loadgen", description="Loads on a running pipeline.")

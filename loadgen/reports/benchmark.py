@@ -1,19 +1,17 @@
 """The benchmark: configurations at loads, each run on a pipeline of its own, in turn, round after round."""
 
 import argparse
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import uvloop
-
 from inferq.errors import OperatorError
 from inferq.modelfolder import resolve
-from inferq.modelspec import parse
+from inferq.modelspec import ModelKind, parse
 from inferq.rabbitnode import find_rabbitmq_server
 from inferq.settings import load
 from loadgen.bareloops import ALONE, tokenised
@@ -26,12 +24,11 @@ from loadgen.reports.arms import Arm, turned
 from loadgen.reports.best import best
 from loadgen.reports.comparison import Asked, compared, heading, table
 from loadgen.reports.document import aligned
-from loadgen.reports.environment import ROOT, environment, model_name
+from loadgen.reports.environment import environment, model_name
 from loadgen.reports.files import write
 from loadgen.reports.measured import Best, Run, cells, three
 from loadgen.saturation import bare, saturating
 
-FOLDER: Final = ROOT / "docs" / "benchmarks"
 TRIES: Final = 2
 MOST_ROUNDS: Final = 100
 MOST_SECONDS: Final = 3_600.0
@@ -41,61 +38,8 @@ MOST_NOTES_BYTES: Final = 1_000_000
 EXPECTED_SHARE: Final = 0.8
 CAPACITY_S: Final = 15.0
 ONE_BY_ONE: Final = "1:0"
-# What a command names where it is not the default; --out and --notes change nothing that is measured.
-TOLD: Final = (
-    "broker",
-    "model",
-    "precision",
-    "batchers",
-    "rounds",
-    "seed",
-    "schedule",
-    "warm",
-    "budget",
-    "patience",
-)
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "loads",
-        metavar="RPS",
-        help="jobs a second, or a share of what is done one by one: 150 or 60,150 or 75%%,188%%",
-    )
-    parser.add_argument("seconds", type=float, metavar="SECONDS", help="how long each run is counted")
-    parser.add_argument("arms", nargs="+", metavar="CONFIG", help=arms.ALLOWED_ARM)
-    parser.add_argument("--broker", choices=("streams", "rabbitmq"), default="streams")
-    parser.add_argument("--model", default="builtin", help="as INFERQ_MODEL (builtin)")
-    parser.add_argument("--precision", choices=("fp32", "int8", "fp16"), default="fp32")
-    parser.add_argument("--batchers", type=int, default=1, help="batchers of each pipeline (1)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each configuration at each load (3)")
-    parser.add_argument("--seed", type=int, default=0, help="decides texts and drawn arrivals (0)")
-    parser.add_argument(
-        "--schedule", choices=("constant", "poisson"), default="constant", help="of arrivals (constant)"
-    )
-    parser.add_argument(
-        "--warm", type=float, default=3.0, metavar="SECONDS", help="sent first and not counted (3)"
-    )
-    parser.add_argument("--budget", type=float, default=200.0, metavar="MS", help="what in time means (200)")
-    parser.add_argument(
-        "--patience",
-        type=float,
-        metavar="SECONDS",
-        help="how long results are waited for (SECONDS and 60 more)",
-    )
-    parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help="where the report goes")
-    parser.add_argument("--notes", type=Path, metavar="FILE", help="Markdown that goes into the report")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Measure, print tables, write the report. Raises `OperatorError` for what cannot be run."""
-    try:
-        page = uvloop.run(_Bench(options).run())
-    except ConnectionError as error:
-        raise OperatorError(f"a run failed: {error}") from error
-    sys.stdout.write(f"\nreport: {page}\n")
-    return 0
+# A simulated job that takes no time is done at the rate of the pipeline, not of the engine.
+LEAST_SIMULATED_MS: Final = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +48,14 @@ class _Load:
     rate: float
 
 
-class _Bench:
-    """A benchmark as it was asked for. Raises `OperatorError` for what cannot be run."""
+class Bench:
+    """A benchmark as the options of `loadgen.reports.benchcommand` ask for it; ``command`` stands in the report.
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+    Raises `OperatorError` for what cannot be run.
+    """
+
+    def __init__(self, options: argparse.Namespace, *, command: str) -> None:
+        self._options, self._command = options, command
         self._arms = arms.arms(options.arms)
         self._loads = arms.loads(options.loads)
         _within("SECONDS", options.seconds, 1, MOST_SECONDS)
@@ -155,12 +102,12 @@ class _Bench:
         )
         for one in loads:
             found = [cell for cell in cells(runs) if cell.load == one.name]
-            lines = aligned(table(found, spreads=False))
+            lines = aligned(table(found, short=True))
             sys.stdout.write("\n".join(["", heading(one.name, one.rate), *lines, ""]))
         document = compared(
             asked,
             runs,
-            command=_command(options),
+            command=self._command,
             began_at=began_at,
             environment=self._environment,
             notes=self._notes,
@@ -171,11 +118,10 @@ class _Bench:
         """Return what is done one by one at saturation, a second."""
         options = self._options
         _say("what is done one by one, at saturation")
-        loops = await bare(options.model, seconds=CAPACITY_S / 3, loops=(ALONE,))
         found = await saturating(
             options.broker,
             options.model,
-            expected=loops.rate(ALONE) * EXPECTED_SHARE,
+            expected=EXPECTED_SHARE * await _one_by_one(options.model),
             seconds=CAPACITY_S,
             say=_say,
             precision=options.precision,
@@ -192,7 +138,7 @@ class _Bench:
         for number in range(self._options.rounds):
             for one in loads:
                 for arm in turned(self._arms, number):
-                    run = await self._valid(one, arm, number)
+                    run = await until_valid(partial(self._once, one, arm, number), say=_say)
                     found.append(run)
                     _say(
                         f"{len(found)} of {total}: {three(one.rate)} jobs/s, {arm.label}: {three(run.throughput)} done"
@@ -202,17 +148,7 @@ class _Bench:
         order = {arm.label: number for number, arm in enumerate(self._arms)}
         return sorted(found, key=lambda run: (order[run.arm], run.number))
 
-    async def _valid(self, one: _Load, arm: Arm, number: int) -> Run:
-        """Run a configuration once, and once more where the first run is invalid."""
-        tries: list[list[str]] = []
-        while True:
-            run = await self._once(one, arm, number, tries)
-            if run.valid or len(tries) + 1 >= TRIES:
-                return run
-            _say(f"again: {'; '.join(run.report.invalid)}")
-            tries.append(run.report.invalid)
-
-    async def _once(self, one: _Load, arm: Arm, number: int, tries: list[list[str]]) -> Run:
+    async def _once(self, one: _Load, arm: Arm, number: int, tries: Sequence[list[str]]) -> Run:
         options = self._options
         changes = {**self._common, **arm.changes}
         settings, _ = load({}, changes)
@@ -257,6 +193,28 @@ class _Bench:
         return best(fitted, settings, due, [len(row) for row in rows], warm_s=plan.warm_s)
 
 
+async def until_valid(
+    once: Callable[[Sequence[list[str]]], Awaitable[Run]], *, say: Callable[[str], None]
+) -> Run:
+    """Run once, and once more where that was invalid; ``once`` is told why the tries before it were."""
+    tries: list[list[str]] = []
+    while True:
+        run = await once(tries)
+        if run.valid or len(tries) + 1 >= TRIES:
+            return run
+        say(f"again: {'; '.join(run.report.invalid)}")
+        tries.append(run.report.invalid)
+
+
+async def _one_by_one(model: str) -> float:
+    """Return about what the engine alone does of one by one, a second."""
+    spec = parse(model)
+    if spec.kind is ModelKind.SIMULATED:
+        return 1000 / max(spec.tau0_ms + spec.alpha_ms, LEAST_SIMULATED_MS)
+    loops = await bare(model, seconds=CAPACITY_S / 3, loops=(ALONE,))
+    return loops.rate(ALONE)
+
+
 def _within(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
         raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:g}")
@@ -269,24 +227,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"--notes {path} cannot be read: {error}") from error
-
-
-def _command(options: argparse.Namespace) -> str:
-    """Return the command that was given, with names in place of paths: another machine has others."""
-    words = ["bash", "scripts/benchmark.sh", options.loads, f"{options.seconds:g}", *options.arms]
-    parser = argparse.ArgumentParser()
-    add(parser)
-    for name in TOLD:
-        value = getattr(options, name)
-        if value != parser.get_default(name):
-            words += [f"--{name}", _word(name, value)]
-    return shlex.join(words)
-
-
-def _word(name: str, value: object) -> str:
-    if name == "model":
-        return model_name(str(value))
-    return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
 def _filed(name: str) -> str:

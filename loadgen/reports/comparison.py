@@ -108,18 +108,18 @@ def medians(found: Sequence[Cell]) -> dict[str, dict[str, dict[str, Any]]]:
     return total
 
 
-def table(found: Sequence[Cell], *, spreads: bool = True, only: Sequence[str] = ()) -> Table:
-    """Return configurations by quantities; the medians alone without ``spreads``."""
+def table(found: Sequence[Cell], *, short: bool = False, only: Sequence[str] = ()) -> Table:
+    """Return configurations by quantities, those of ``only`` or all; for a terminal ``short``, the medians alone."""
     shown = [one for one in QUANTITIES if not only or one.name in only]
     rows = []
     for cell in found:
         values = [cell.spread(one.name) for one in shown]
         words = [
-            value.words(one.form) if spreads else value.words(one.form).partition(" (")[0]
+            value.words(one.form).partition(" (")[0] if short else value.words(one.form)
             for one, value in zip(shown, values, strict=True)
         ]
         rows.append([cell.arm if cell.valid else f"{cell.arm} (invalid)", *words])
-    return Table(head=["configuration", *(one.head for one in shown)], rows=rows)
+    return Table(head=["configuration", *(one.short if short else one.head for one in shown)], rows=rows)
 
 
 def heading(name: str, rate: float) -> str:

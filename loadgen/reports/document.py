@@ -8,9 +8,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+END_OF_REPORTS: Final = "<!-- /reports -->"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,13 @@ def aligned(table: Table) -> list[str]:
 def picture_file(stem: str, picture: Picture) -> str:
     """Return the name of a picture's file."""
     return f"{stem}-{picture.name}.svg"
+
+
+def indexed(index: str, document: Document, stem: str) -> str:
+    """Return an index of reports with this one as the last row; as it is where it has no `END_OF_REPORTS`."""
+    cells = (f"[{stem}]({stem}.md)", document.title, f"`{document.command}`")
+    row = f"| {' | '.join(_cell(cell) for cell in cells)} |"
+    return index.replace(END_OF_REPORTS, f"{row}\n{END_OF_REPORTS}", 1)
 
 
 def _environment(document: Document) -> str:

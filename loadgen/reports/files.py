@@ -2,13 +2,18 @@
 
 from itertools import count
 from pathlib import Path
+from typing import Final
 
 from inferq.errors import OperatorError
-from loadgen.reports.document import Document, as_json, markdown, picture_file
+from loadgen.reports.document import Document, as_json, indexed, markdown, picture_file
+
+INDEX: Final = "README.md"
 
 
 def write(document: Document, folder: Path, name: str) -> Path:
     """Write a report as ``DATE-NAME`` and return the Markdown's path; one of the same name of that day stays.
+
+    An index in the folder gets a row for it.
 
     Raises `OperatorError` when the folder cannot be written to.
     """
@@ -20,6 +25,9 @@ def write(document: Document, folder: Path, name: str) -> Path:
         (folder / f"{stem}.json").write_bytes(as_json(document))
         page = folder / f"{stem}.md"
         page.write_text(markdown(document, stem), encoding="utf-8")
+        index = folder / INDEX
+        if index.is_file():
+            index.write_text(indexed(index.read_text(encoding="utf-8"), document, stem), encoding="utf-8")
     except OSError as error:
         raise OperatorError(f"the report cannot be written to {folder}: {error.strerror}") from error
     return page

@@ -111,10 +111,11 @@ def spread(values: Sequence[float]) -> Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """Something that is read off a run: its heading with the unit, and how its values are written."""
+    """Something that is read off a run: its heading with the unit, a short one, and how its values are written."""
 
     name: str
     head: str
+    short: str
     of: Callable[[Run], float]
     form: Callable[[float], str]
 
@@ -144,35 +145,54 @@ def _over(run: Run, measured: float | None, best: Callable[[Best], float]) -> fl
 
 QUANTITIES: Final = (
     Quantity(
-        name="accepted", head="accepted", of=lambda r: r.report.accepted / r.report.offered, form=percent
+        name="accepted",
+        head="accepted",
+        short="accepted",
+        of=lambda r: r.report.accepted / r.report.offered,
+        form=percent,
     ),
-    Quantity(name="throughput", head="throughput, jobs/s", of=lambda r: r.throughput, form=three),
-    Quantity(name="p50", head="p50, ms", of=lambda r: r.pushed_ms(0.5), form=three),
-    Quantity(name="p90", head="p90, ms", of=lambda r: r.pushed_ms(0.9), form=three),
-    Quantity(name="p99", head="p99, ms", of=lambda r: r.pushed_ms(0.99), form=three),
-    Quantity(name="goodput", head="in time", of=lambda r: r.report.goodput, form=percent),
     Quantity(
-        name="compute", head="model, ms a job", of=lambda r: _known(r.report.batches.compute_ms), form=three
+        name="throughput", head="throughput, jobs/s", short="jobs/s", of=lambda r: r.throughput, form=three
     ),
-    Quantity(name="batch", head="mean batch", of=lambda r: _known(r.report.batches.mean), form=three),
+    Quantity(name="p50", head="p50, ms", short="p50 ms", of=lambda r: r.pushed_ms(0.5), form=three),
+    Quantity(name="p90", head="p90, ms", short="p90 ms", of=lambda r: r.pushed_ms(0.9), form=three),
+    Quantity(name="p99", head="p99, ms", short="p99 ms", of=lambda r: r.pushed_ms(0.99), form=three),
+    Quantity(name="goodput", head="in time", short="in time", of=lambda r: r.report.goodput, form=percent),
     Quantity(
-        name="padding", head="padding", of=lambda r: _known(r.report.batches.padding_share), form=percent
+        name="compute",
+        head="model, ms a job",
+        short="model ms",
+        of=lambda r: _known(r.report.batches.compute_ms),
+        form=three,
+    ),
+    Quantity(
+        name="batch", head="mean batch", short="batch", of=lambda r: _known(r.report.batches.mean), form=three
+    ),
+    Quantity(
+        name="padding",
+        head="padding",
+        short="padding",
+        of=lambda r: _known(r.report.batches.padding_share),
+        form=percent,
     ),
     Quantity(
         name="full",
         head="full batches",
+        short="full",
         of=lambda r: _known(r.report.batches.full_share(r.full)),
         form=percent,
     ),
     Quantity(
         name="over ideal p50",
         head="p50 over ideal",
+        short="p50/ideal",
         of=lambda r: _over(r, r.report.stored.p50_ms, lambda best: best.p50_ms),
         form=three,
     ),
     Quantity(
         name="over ideal p99",
         head="p99 over ideal",
+        short="p99/ideal",
         of=lambda r: _over(r, r.report.stored.p99_ms, lambda best: best.p99_ms),
         form=three,
     ),

@@ -21,7 +21,7 @@ DEFAULTS: Final = caching.Repeating()
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = DESCRIPTION
-    options.add_pipeline(parser, config="slo")
+    options.add_pipeline(parser)
     parser.add_argument(
         "--distinct", type=int, default=DEFAULTS.distinct, help=f"distinct texts ({DEFAULTS.distinct})"
     )

@@ -4,8 +4,8 @@
    of a cache that holds every text from its first time on, over just as many inputs. A text that comes again while its
    equal waits or runs is answered with it and is no hit, so hits are below the ideal where equal texts come close
    together.
-2. Without a cache, too, equal texts that wait at the same time run once. So "off" is not unique inputs, and what a
-   cache adds is over what that gives.
+2. With the cache off every text is run, equal ones that wait at the same time included: a cache has all of that to
+   save.
 3. Throughput is at a load that is more than each arm can do; latency at one that all can do.
 """
 
@@ -119,17 +119,17 @@ def asked(test: CacheTest) -> list[str]:
     """Return what was run."""
     return [
         f"{test.about}. {test.distinct:,} distinct texts come again by Zipf's law with exponent {test.exponent:g};"
-        f" seed {test.seed}, {test.rounds} rounds, the arms in turn, each on a fresh pipeline with an empty cache;"
+        f" seed {test.seed}, rounds: {test.rounds}, the arms in turn, each on a fresh pipeline with an empty cache;"
         " figures are medians over the rounds.",
         "Two open loops of Poisson arrivals for each arm: one at an equal load that all arms can do, for hits and"
         " latency (from when a job was due to its pushed frame), and one at more than the arm can do, for throughput,"
-        " with texts that it has not seen before. Equal texts that wait at the same time run once in every arm, off"
-        " included.",
+        " with texts that it has not seen before. With the cache off every text is run; with either cache equal texts"
+        " that wait at the same time run once.",
     ]
 
 
-def figures(test: CacheTest) -> list[Figure]:
-    """Return a line a figure."""
+def figures(test: CacheTest, *, goals: bool = True) -> list[Figure]:
+    """Return a line a figure; without ``goals`` they are only said."""
     found = []
     for cache in test.caches:
         name = f"cache {cache}"
@@ -143,10 +143,13 @@ def figures(test: CacheTest) -> list[Figure]:
         if cache == OFF:
             continue
         hits, ideal = test.median(cache, lambda run: run.hits), test.median(cache, lambda run: run.ideal)
+        over = f"{name}, hit rate over ideal"
         found += [
             Figure(name=f"{name}, throughput over off", value=test.over_off(cache), unit="times"),
             Figure(name=f"{name}, hit rate", value=100 * hits, unit="%"),
-            at_least(f"{name}, hit rate over ideal", hits / ideal, NEAR_IDEAL, "times"),
+            at_least(over, hits / ideal, NEAR_IDEAL, "times")
+            if goals
+            else Figure(name=over, value=hits / ideal, unit="times"),
         ]
     return found
 

@@ -13,11 +13,9 @@ import msgspec
 
 from loadgen.client import Client
 from loadgen.generator.jobrecord import Record, decode_record
-from loadgen.schedules import MOST_REQUESTS
 from loadgen.sweeping.answered import Answer, Count, level
 from loadgen.sweeping.levels import warm_s
 from loadgen.sweeping.row import Row
-from loadgen.texts import dealt
 
 ACCEPTED: Final = 202
 # Below the time that a client gives an answer.
@@ -26,15 +24,21 @@ REFUSED_S: Final = 0.1
 
 
 async def closed(
-    url: str, *, key: str, in_flight: int, seconds: float, seed: int, budget_ms: float, most_rows: int | None
+    url: str,
+    *,
+    key: str,
+    in_flight: int,
+    seconds: float,
+    texts: Iterator[str],
+    budget_ms: float,
+    most_rows: int | None,
 ) -> Row:
-    """Run a level; its warm-up comes first and is not counted.
+    """Run a level with texts of its own; its warm-up comes first and is not counted.
 
     Raises:
         ConnectionError: the target is away.
     """
     client = Client(url, key=key)
-    texts = dealt(MOST_REQUESTS, seed=seed)
     answers: list[Answer] = []
     opens_s = time.monotonic() + warm_s(seconds)
     closes_s = opens_s + seconds

@@ -30,7 +30,7 @@ DEFAULT_STEPS: Final = 10
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = DESCRIPTION
-    options.add_pipeline(parser, config="slo")
+    options.add_pipeline(parser)
     options.add_target(parser)
     parser.add_argument("--levels", metavar="RATES", help="jobs a second, as 10,20,40")
     parser.add_argument("--from", dest="first", type=float, metavar="RATE", help="the lightest level")

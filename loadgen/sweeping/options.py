@@ -2,20 +2,18 @@
 
 import argparse
 import asyncio
-import ipaddress
 import shlex
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import uvloop
 
-from inferq.cli.credentials import given_key
 from inferq.errors import OperatorError
 from inferq.rabbitnode import find_rabbitmq_server
+from loadgen.generator.target import key_for
 from loadgen.reports import arms
 from loadgen.reports.environment import ROOT, model_name
 from loadgen.sweeping.target import Own, Target, own, running
@@ -26,21 +24,28 @@ MOST_SECONDS: Final = 3_600.0
 INTERRUPTED: Final = 130
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 PRECISIONS: Final = ("fp32", "int8", "fp16")
+# What a pipeline of its own is started with, and the defaults.
+STARTED_WITH: Final = {
+    "broker": "streams",
+    "model": "builtin",
+    "precision": "fp32",
+    "config": "slo",
+    "batchers": 1,
+}
 # What a command that is told leaves out: it changes nothing that is measured, or is of this machine alone.
-UNTOLD: Final = frozenset({"out", "key_file", "command", "run"})
+UNTOLD: Final = frozenset({"out", "key_file", "subcommand"})
 # Options whose field has another name.
 FLAGS: Final = {"first": "--from", "last": "--to", "allow_remote": "--allow-remote"}
 
 
-def add_pipeline(parser: argparse.ArgumentParser, *, config: str) -> None:
-    """Add what a pipeline of its own is started with; ``config`` is the default configuration."""
-    parser.add_argument("--broker", choices=("streams", "rabbitmq"), default="streams", help="(streams)")
-    parser.add_argument("--model", default="builtin", help="as INFERQ_MODEL (builtin)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(fp32)")
-    parser.add_argument(
-        "--config", "--policy", default=config, metavar="CONFIG", help=f"{arms.ALLOWED_ARM} ({config})"
-    )
-    parser.add_argument("--batchers", type=int, default=1, help="batchers of the pipeline (1)")
+def add_pipeline(parser: argparse.ArgumentParser) -> None:
+    """Add what a pipeline of its own is started with."""
+    parser.set_defaults(**STARTED_WITH)
+    parser.add_argument("--broker", choices=("streams", "rabbitmq"), help="(streams)")
+    parser.add_argument("--model", help="as INFERQ_MODEL (builtin)")
+    parser.add_argument("--precision", choices=PRECISIONS, help="(fp32)")
+    parser.add_argument("--config", "--policy", metavar="CONFIG", help=f"{arms.ALLOWED_ARM} (slo)")
+    parser.add_argument("--batchers", type=int, help="batchers of the pipeline (1)")
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -87,9 +92,9 @@ async def target(options: argparse.Namespace) -> AsyncIterator[Target]:
         async with own(wanted(options)) as started:
             yield started
         return
-    if not options.allow_remote and not _loopback(urlsplit(options.url).hostname or ""):
-        raise OperatorError("the target is not this host: --allow-remote if it is yours to load")
-    yield await running(options.url, key=given_key(options.key_file) or "")
+    if strange := [f"--{name}" for name, value in STARTED_WITH.items() if getattr(options, name) != value]:
+        raise OperatorError(f"--url aims at a pipeline that runs already: leave out {', '.join(strange)}")
+    yield await running(options.url, key=key_for(options))
 
 
 def folder(options: argparse.Namespace) -> Path | None:
@@ -152,10 +157,3 @@ def within(name: str, value: float, least: float, most: float) -> None:
     """Raise `OperatorError` for a value out of bounds."""
     if not least <= value <= most:
         raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:g}")
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

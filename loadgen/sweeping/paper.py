@@ -11,6 +11,8 @@ from loadgen.sweeping.row import Row
 from loadgen.sweeping.swept import Server, Swept, found
 from loadgen.sweeping.words import conclusions, ideals, table
 
+# Such a model has no file, and so no precision.
+SIMULATED = "simulated:"
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
 OVER = (
     "Measured over ideal. The ideal is the batcher's own policy on a virtual clock, with the cost that it fitted at its"
@@ -45,7 +47,8 @@ def about(server: Server) -> str:
     if not server.model:
         return f"the pipeline at {server.url}"
     batchers = f", {server.batchers} batchers" if (server.batchers or 1) > 1 else ""
-    return f"{server.model} ({server.precision}), {server.config}, on {server.broker}{batchers}"
+    precision = "" if server.model.startswith(SIMULATED) else f" ({server.precision})"
+    return f"{server.model}{precision}, {server.config}, on {server.broker}{batchers}"
 
 
 def picture(swept: Swept) -> Picture:
@@ -95,7 +98,7 @@ def picture(swept: Swept) -> Picture:
 
 def _asked(swept: Swept) -> str:
     how = (
-        "Poisson arrivals, all inputs unique, at each level an open loop that sends whatever has come back"
+        "An open loop at each level: Poisson arrivals, all inputs unique, each sent when it is due, whatever came back"
         if swept.loop == "open"
         else "A CLOSED loop, all inputs unique: at each level so many clients, each with one request in flight"
     )

@@ -2,9 +2,10 @@
 
 1. The first try is at `BEYOND` times what is guessed, or at `FIRST` without a guess.
 2. A server that keeps up (it did `KEEPS_UP` of what was offered) is offered twice as much.
-3. One that falls behind did what it can, unless far more was offered (`TOO_MUCH` times): then taking jobs in may have
-   cost it what it needs to do them, and it is tried once more at `BEYOND` times what it did.
-4. After `TRIES` the search gives up: no rate that a generator can send is too much, or nothing is ever done.
+3. One that falls behind can do the most that it ever did, unless far more than that was offered (`TOO_MUCH` times):
+   then taking jobs in may have cost it what it needs to do them, and it is tried again at `BEYOND` times the most.
+4. After `TRIES` the search gives up: no rate that a generator can send is too much. So it does when nothing was ever
+   done.
 """
 
 from typing import Final
@@ -25,19 +26,22 @@ class Search:
     def __init__(self, guess: float | None = None) -> None:
         self.rate = FIRST if guess is None else min(MOST_RATE, BEYOND * guess)
         self.capacity: float | None = None
+        self._most = 0.0
         self._tries = 0
 
     def tried(self, offered: float, achieved: float) -> None:
         """Take in what came of a try (jobs/s); raises `OperatorError` when the search gives up."""
         self._tries += 1
+        if achieved > self._most:
+            self._most = achieved
         if achieved >= KEEPS_UP * offered:
             self._go_on(2 * self.rate)
-        elif not achieved > 0:
+        elif not self._most:
             raise OperatorError(f"at {offered:.4g} jobs/s not one was done: see what the pipeline logs")
-        elif offered > TOO_MUCH * achieved and self._tries < TRIES:
-            self._go_on(BEYOND * achieved)
+        elif offered > TOO_MUCH * self._most and self._tries < TRIES:
+            self._go_on(BEYOND * self._most)
         else:
-            self.capacity = achieved
+            self.capacity = self._most
 
     def _go_on(self, rate: float) -> None:
         if self._tries >= TRIES or self.rate >= MOST_RATE <= rate:

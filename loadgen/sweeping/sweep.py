@@ -3,23 +3,26 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from inferq.snippets import snippets
 from loadgen.fitted import Fitted
-from loadgen.generator.plan import Plan, Schedule
+from loadgen.generator.plan import MOST_TEXTS, Inputs, Plan, Schedule, due_s
 from loadgen.generator.report import Report
 from loadgen.ideal import throughput
 from loadgen.parts import Say
+from loadgen.schedules import MOST_REQUESTS
 from loadgen.sweeping import closedform, levels
 from loadgen.sweeping.beside import simulated_plan
 from loadgen.sweeping.closed import closed
 from loadgen.sweeping.guess import guessed
 from loadgen.sweeping.row import Row, row
 from loadgen.sweeping.search import Search
-from loadgen.sweeping.swept import Swept
+from loadgen.sweeping.swept import STAMP, Swept
 from loadgen.sweeping.target import Target
 from loadgen.sweeping.words import line
+from loadgen.texts import dealt
 from loadgen.tokens import tokens_of
 
 Generate = Callable[[Plan], Awaitable[Report]]
@@ -54,8 +57,9 @@ class Sweep:
 
     def __init__(self, target: Target, order: Order, *, generate: Generate, say: Say) -> None:
         self._target, self._order, self._generate, self._say = target, order, generate, say
+        self._texts = dealt(MOST_REQUESTS, seed=order.seed)
         self._rows: list[Row] = []
-        self._began_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._began_at = datetime.now(UTC).strftime(STAMP)
         self._planned = len(order.rates or order.concurrencies or order.shares)
         self._capacity: float | None = None
         self._no_ideal = self._no_form = ""
@@ -135,17 +139,20 @@ class Sweep:
 
     def _plan(self, rate: float, seconds: float, *, seed: int) -> Plan:
         warm_s = levels.warm_s(seconds)
+        schedule = Schedule(kind="poisson", rate=rate, seconds=warm_s + seconds)
+        wanted = len(due_s(schedule, seed))
         return Plan(
             url=self._target.url,
             key=self._target.key,
-            schedule=Schedule(kind="poisson", rate=rate, seconds=warm_s + seconds),
+            schedule=schedule,
+            # No level sends what another one has sent: a running pipeline may have a cache.
+            inputs=Inputs(texts=tuple(islice(self._texts, wanted)) if wanted <= MOST_TEXTS else ()),
             seed=seed,
             warm_s=warm_s,
             follow="push",
             budget_ms=self._order.budget_ms,
             # Of an overloaded level as much is left as came in vain, which takes as long again at most.
             patience_s=DRAINED_WITHIN_S,
-            pids=dict(self._target.pids),
         )
 
     def _read_fit(self) -> None:
@@ -181,7 +188,7 @@ class Sweep:
                 key=self._target.key,
                 in_flight=in_flight,
                 seconds=order.seconds or CLOSED_S,
-                seed=order.seed + number,
+                texts=self._texts,
                 budget_ms=order.budget_ms,
                 most_rows=self._target.server.most_rows,
             )

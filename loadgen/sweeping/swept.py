@@ -1,7 +1,7 @@
 """A sweep's levels, and what they come to: the knee, saturation, and which levels are not to be trusted. Pure."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -9,6 +9,8 @@ from loadgen import knee
 from loadgen.sweeping import inflight
 from loadgen.sweeping.row import Row
 
+# How a report says when it began.
+STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
 Loop = Literal["open", "closed"]
 
 

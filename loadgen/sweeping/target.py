@@ -4,16 +4,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
-from inferq.errors import OperatorError
 from inferq.settings import Settings
 from loadgen.client import Client
 from loadgen.deployment import deployed
 from loadgen.fitted import Fitted
+from loadgen.generator.target import ask
 from loadgen.reports.arms import arm
 from loadgen.reports.environment import model_name
 from loadgen.sweeping.beside import fitted_of
@@ -31,7 +31,6 @@ class Target:
     key: str = field(default="", repr=False)
     settings: Settings | None = None
     warm: Mapping[str, Any] = field(default_factory=dict)
-    pids: Mapping[str, int] = field(default_factory=dict)
 
     def fitted(self) -> Fitted:
         """Return what the batcher fitted; raises `ValueError` where that is not known, with why."""
@@ -103,20 +102,12 @@ async def own(wanted: Own, **settings: str) -> AsyncIterator[Target]:
             ),
             settings=used,
             warm=deployment.warm,
-            pids=deployment.pids(),
         )
 
 
 async def running(url: str, *, key: str) -> Target:
-    """Return a pipeline that runs already; raises `OperatorError` when it does not answer or wants another key."""
-    target = Target(url=url.rstrip("/"), key=key, server=Server(url=url.rstrip("/")))
-    try:
-        stats = await target.stats()
-    except (OSError, TimeoutError) as error:
-        raise OperatorError(
-            f"{url} cannot be loaded ({error or type(error).__name__}): start it with `inferq up`, give its --url, or"
-            " its key with --key-file"
-        ) from error
-    return Target(
-        url=target.url, key=key, server=Server(url=target.url, batchers=len(stats.get("batchers", ())))
-    )
+    """Return a pipeline that runs already; raises `OperatorError` when it is not there or wants another key."""
+    await ask(url, key)
+    target = Target(url=url, key=key, server=Server(url=url))
+    batchers = len((await target.stats()).get("batchers", ()))
+    return replace(target, server=msgspec.structs.replace(target.server, batchers=batchers or None))

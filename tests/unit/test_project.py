@@ -58,7 +58,7 @@ def test_the_readme_names_every_make_target() -> None:
 @pytest.mark.parametrize("block", ["demo output", "figures"])
 def test_the_readme_shows_what_came_out(block: str) -> None:
     """Neither the demo's output nor the table of figures is left empty."""
-    found = re.search(rf"<!-- {block} -->\n(.*)<!-- /{block} -->", _text("README.md"), re.DOTALL)
+    found = re.search(rf"<!-- {block}(?:: [^\n]*)? -->\n(.*)<!-- /{block} -->", _text("README.md"), re.DOTALL)
     assert found is not None, f"the README has lost its marks for {block}"
     # Of a table, the head and the line below it are not enough.
     rows = [line for line in found[1].splitlines() if line.strip(" `|-")]
@@ -67,7 +67,7 @@ def test_the_readme_shows_what_came_out(block: str) -> None:
 
 def test_links_between_the_pages_lead_somewhere() -> None:
     """Every relative link in the documentation names a file that exists."""
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 

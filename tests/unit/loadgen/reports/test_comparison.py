@@ -74,6 +74,6 @@ def test_notes_stand_first_and_no_capacity_is_told_where_none_was_measured() -> 
 def test_the_terminals_table_has_medians_alone_and_marks_what_is_invalid() -> None:
     """A configuration without a valid round says so."""
     rounds = [*RUNS[:2], run("slo", report([5.0] * 10, invalid=["sends were late"]))]
-    shown = table(cells(rounds), spreads=False)
+    shown = table(cells(rounds), short=True)
     assert [row[0] for row in shown.rows] == ["1:0", "slo (invalid)"]
     assert all("(" not in cell for row in shown.rows for cell in row[1:])

@@ -65,6 +65,22 @@ def test_a_report_is_written_side_by_side_and_never_over_another(tmp_path: Path)
     assert write(DOCUMENT, tmp_path / "new", "two").name == "2026-01-31-two-2.md"
 
 
+def test_an_index_in_the_folder_gets_a_row_for_each_report(tmp_path: Path) -> None:
+    """At the end of its table; what has no such table is left alone."""
+    index = tmp_path / "README.md"
+    index.write_text("| report | of | made by |\n|---|---|---|\n<!-- /reports -->\n")
+    write(DOCUMENT, tmp_path, "two")
+    write(DOCUMENT, tmp_path, "two")
+    rows = index.read_text().splitlines()[2:]
+    assert rows == [
+        f"| [{stem}]({stem}.md) | Two configurations | `bash scripts/benchmark.sh 150 30 1:0 16:0` |"
+        for stem in ("2026-01-31-two", "2026-01-31-two-2")
+    ] + ["<!-- /reports -->"]
+    index.write_text("nothing of it\n")
+    write(DOCUMENT, tmp_path, "two")
+    assert index.read_text() == "nothing of it\n"
+
+
 def test_a_folder_that_cannot_be_written_to_is_told_of(tmp_path: Path) -> None:
     """One line names it."""
     (tmp_path / "file").write_text("")

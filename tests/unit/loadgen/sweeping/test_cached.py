@@ -79,6 +79,7 @@ def test_figures_have_a_goal_for_hits() -> None:
     assert found["cache local, hit rate over ideal"].holds
     poor = {one.name: one for one in figures(whole(run("off"), run("local", hits=0.5)))}
     assert not poor["cache local, hit rate over ideal"].holds
+    assert not any(one.goal for one in figures(WHOLE, goals=False))
 
 
 def test_what_was_never_seen_is_a_dash() -> None:

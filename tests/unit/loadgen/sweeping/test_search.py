@@ -48,6 +48,21 @@ def test_a_search_ends_when_nothing_is_done() -> None:
         Search(10.0).tried(13.0, float("nan"))
 
 
+def test_what_was_done_once_can_be_done() -> None:
+    """A try far beyond that chokes the server does not undo it; it is offered a little more than the most instead."""
+    search = Search()
+    search.tried(20, 20)
+    search.tried(40, 0)
+    assert search.capacity == 20
+    far = Search(1000.0)
+    far.tried(1300, 100)
+    assert far.rate == 130
+    far.tried(130, 130)
+    assert far.rate == 260
+    far.tried(260, 10)
+    assert far.capacity == 130
+
+
 def test_a_server_that_takes_all_that_can_be_sent_has_no_capacity() -> None:
     """The highest rate is tried once, and then the search gives up."""
     search = Search(MOST_RATE)

@@ -114,7 +114,7 @@ def test_the_report_holds_all_of_it() -> None:
         "Beside the ideal",
     ]
     assert "about 110 jobs/s" in paper.asked[0]
-    assert "simulated:20,1 (fp32), 16:0, on streams" in paper.title
+    assert "simulated:20,1, 16:0, on streams" in paper.title
     assert [one.name for one in paper.pictures()] == ["curve"]
     assert msgspec.json.encode(paper.data)
     assert paper.data["found"]["knee"] == pytest.approx(104)
@@ -145,6 +145,5 @@ def test_a_knee_that_lies_on_no_curve_is_not_drawn() -> None:
 def test_what_was_loaded_is_named() -> None:
     """A pipeline that ran already by where it is."""
     assert about(Server(url="http://127.0.0.1:8080")) == "the pipeline at http://127.0.0.1:8080"
-    assert about(Server(model="m", precision="fp32", config="slo", broker="streams", batchers=2)).endswith(
-        "on streams, 2 batchers"
-    )
+    several = Server(model="m", precision="int8", config="slo", broker="streams", batchers=2)
+    assert about(several) == "m (int8), slo, on streams, 2 batchers"
