@@ -39,7 +39,7 @@ check: $(READY_DEV) ## ruff, mypy, import-linter, and full coverage of the pure 
 cover: $(READY_DEV) ## unit tests alone must cover the pure rooms to 100 %
 	@$(PY) scripts/cover_pure_rooms.py
 
-bench: $(READY_DEV) ## figures, one line each; two hours (ONLY=batching, admission, push or loadgen; ARGS="--quick", "--part NAME", "--full-size FOLDER")
+bench: $(READY_DEV) ## figures, one line each; three hours (ONLY=batching, admission, push or loadgen; ARGS="--quick", "--part NAME", "--rounds N", "--full-size FOLDER")
 	@$(PY) -m loadgen.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 figures: $(READY) ## compare the figures in README.md and docs/ with their reports (ARGS="--write" takes them over)

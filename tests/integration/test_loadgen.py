@@ -331,11 +331,15 @@ async def test_a_peak_is_taken_at_least_once(child: int) -> None:
         ["--only", "admission", "--part", "race"],
         ["--part", "saturation", "--part", "spike"],
         ["--part", "spike", "--part", "race"],
+        ["--part", "costs", "--part", "spike"],
+        ["--out", "costs.json"],
+        ["--part", "steady", "--out", "costs.json"],
+        ["--quick", "--brief"],
     ],
     ids=" ".join,
 )
 def test_what_a_benchmark_refuses(argv: list[str]) -> None:
-    """A part that will never be, or is another's, no round, no time."""
+    """A part that will never be, or is another's, no round, no time, a file where none is written, two sizes."""
     with pytest.raises(SystemExit) as ended:
         loadgen.bench.main(argv)
     assert ended.value.code == 2
