@@ -37,6 +37,7 @@ MOST_NOTES_BYTES: Final = 1_000_000
 # Of the bare loop, what one by one is expected to do; and how long either is measured.
 EXPECTED_SHARE: Final = 0.8
 CAPACITY_S: Final = 15.0
+CAPACITY_TRIES: Final = 3
 ONE_BY_ONE: Final = "1:0"
 # A simulated job that takes no time is done at the rate of the pipeline, not of the engine.
 LEAST_SIMULATED_MS: Final = 1.0
@@ -118,19 +119,23 @@ class Bench:
         """Return what is done one by one at saturation, a second."""
         options = self._options
         _say("what is done one by one, at saturation")
-        found = await saturating(
-            options.broker,
-            options.model,
-            expected=EXPECTED_SHARE * await _one_by_one(options.model),
-            seconds=CAPACITY_S,
-            say=_say,
-            precision=options.precision,
-            batchers=str(options.batchers),
-            **arms.arm(ONE_BY_ONE).changes,
-        )
-        if not found.enough:
-            raise OperatorError("saturation was not reached one by one: give jobs a second instead of shares")
-        return found.done_per_s
+        expected = EXPECTED_SHARE * await _one_by_one(options.model)
+        for _ in range(CAPACITY_TRIES):
+            found = await saturating(
+                options.broker,
+                options.model,
+                expected=expected,
+                seconds=CAPACITY_S,
+                say=_say,
+                precision=options.precision,
+                batchers=str(options.batchers),
+                **arms.arm(ONE_BY_ONE).changes,
+            )
+            if found.enough:
+                return found.done_per_s
+            # The loop alone was disturbed, and did much less than the pipeline does.
+            expected = 2 * max(expected, found.done_per_s)
+        raise OperatorError("saturation was not reached one by one: give jobs a second instead of shares")
 
     async def _rounds(self, loads: Sequence[_Load]) -> list[Run]:
         found: list[Run] = []
