@@ -9,6 +9,7 @@ from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment
 from loadgen.reports.files import write
 from loadgen.sweeping import cached, caching, options
+from loadgen.sweeping.levels import MOST_RATE
 
 DESCRIPTION: Final = (
     "Inputs that repeat by Zipf's law, with the cache off, local and shared: hits beside the ideal, latency at an"
@@ -31,6 +32,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=DEFAULTS.exponent,
         help=f"of Zipf's law; 0: all equally often ({DEFAULTS.exponent:g})",
     )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        help="the equal load, jobs a second (60 %% of what the fitted cost says can be done)",
+    )
     parser.add_argument("--rounds", type=int, help=f"runs of each cache, in turn ({caching.FULL.rounds})")
     parser.add_argument(
         "--seconds", type=float, help=f"length of a run at the equal load ({caching.FULL.equal_s:g})"
@@ -51,11 +57,13 @@ async def _test(given: argparse.Namespace) -> None:
     if given.seconds is not None:
         options.within("--seconds", given.seconds, 1, options.MOST_SECONDS)
         effort = replace(effort, equal_s=given.seconds)
+    if given.rate is not None:
+        options.within("--rate", given.rate, 1, MOST_RATE)
     inputs = caching.Repeating(distinct=given.distinct, exponent=given.exponent)
     inputs.check()
     wanted = options.wanted(given)
     ran_on = environment(given.model, given.precision)
-    test = await caching.tested(wanted, inputs, effort, seed=given.seed, say=_say)
+    test = await caching.compared(wanted, inputs, effort, rate=given.rate, seed=given.seed, say=_say)
     sys.stdout.write("\n".join([*aligned(cached.table(test)), "", *cached.conclusions(test), ""]))
     folder = options.folder(given)
     if folder is not None:

@@ -73,14 +73,18 @@ async def figures(*, quick: bool, rounds: int = FULL.rounds, say: Say) -> list[F
     """Run the test with the built-in model, in its short form with a simulated one, and return its figures."""
     effort = QUICK if quick else replace(FULL, rounds=rounds)
     wanted = Own(model=QUICK_MODEL, config=QUICK_CONFIG) if quick else Own()
-    return cached.figures(await tested(wanted, Repeating(), effort, seed=0, say=say), goals=not quick)
+    return cached.figures(await compared(wanted, Repeating(), effort, seed=0, say=say), goals=not quick)
 
 
-async def tested(wanted: Own, inputs: Repeating, effort: Effort, *, seed: int, say: Say) -> CacheTest:
+async def compared(
+    wanted: Own, inputs: Repeating, effort: Effort, *, rate: float | None = None, seed: int, say: Say
+) -> CacheTest:
     """Run all rounds, the arms' order turned each time.
 
+    ``rate`` is the equal load in jobs/s, without one a share of what the first pipeline's cost says can be done.
+
     Raises:
-        OperatorError: a pipeline does not start, or an arm's saturation is not found.
+        OperatorError: a pipeline does not start or tells nothing of its cost, or an arm's saturation is not found.
         ConnectionError: a pipeline went away.
     """
     inputs.check()
@@ -92,8 +96,13 @@ async def tested(wanted: Own, inputs: Repeating, effort: Effort, *, seed: int, s
         for cache in (*CACHES[turn:], *CACHES[:turn]):
             async with own(replace(wanted, cache=cache)) as target:
                 what = about(target.server)
+                guess = guessed(target)
+                if guess is None:
+                    raise OperatorError("the batcher did not say at its warm-up what a batch costs")
+                # The same for all, although each pipeline fits its cost anew.
+                rate = rate or EQUAL_SHARE * guess
                 arm = _Arm(target, inputs, cache, effort, seed=seed + 1000 * number)
-                runs.append(await arm.run(number))
+                runs.append(await arm.run(number, rate, guess))
             say(f"round {number + 1} of {effort.rounds}, {cached.line(runs[-1])}")
     return CacheTest(
         about=what,
@@ -114,12 +123,8 @@ class _Arm:
         self._effort, self._seed = effort, seed
         self._texts = dealt(MOST_REQUESTS, seed=seed)
 
-    async def run(self, number: int) -> Run:
-        """Load the arm, evenly and then beyond what it can do."""
-        guess = guessed(self._target)
-        if guess is None:
-            raise OperatorError("the batcher did not say at its warm-up what a batch costs")
-        rate = EQUAL_SHARE * guess
+    async def run(self, number: int, rate: float, guess: float) -> Run:
+        """Load the arm at ``rate``, and then beyond what it can do, of which ``guess`` is without a cache."""
         even = await generated(self._plan(rate, self._effort.equal_s, warm_s=0.0))
         hits = await self._counted_hits(even)
         ideal = 0.0 if self._cache == cached.OFF else self._ideal(even.accepted)

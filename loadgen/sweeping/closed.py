@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from inferq.errors import first_line, first_of
 from loadgen.client import Client
 from loadgen.generator.jobrecord import Record, decode_record
 from loadgen.sweeping.answered import Answer, Count, level
@@ -47,8 +48,11 @@ async def closed(
             measuring = tasks.create_task(_cpu_s(opens_s, closes_s))
             for _ in range(in_flight):
                 tasks.create_task(_client(client, texts, answers, closes_s))
-    except* (OSError, TimeoutError) as failed:
-        raise ConnectionError(f"{url} did not answer: {failed.exceptions[0]}") from failed
+    except ExceptionGroup as failed:
+        first = first_of(failed)
+        if not isinstance(first, OSError):
+            raise
+        raise ConnectionError(f"{url} did not answer: {first_line(first)}") from failed
     finally:
         await client.close()
     return level(

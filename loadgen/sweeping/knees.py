@@ -56,7 +56,7 @@ class Given:
 SERVERS: Final = (
     Given(name="one by one", model="simulated:20,0", config="1:0", seconds=20.0),
     Given(name="runs are dear", model="simulated:20,1", config="16:0"),
-    Given(name="a window", model="simulated:10,2", config="8:20"),
+    Given(name="a window", model="simulated:20,4", config="8:20"),
     Given(name="for a latency", model="simulated:15,2", config="slo"),
     Given(name="two at a time", model="simulated:60,3", config="16:0", sessions=2),
 )

@@ -143,7 +143,7 @@ def completed(name: str, work: Coroutine[Any, Any, None], say: Callable[[str], N
 
     try:
         uvloop.run(whole())
-    except (OperatorError, ConnectionError, TimeoutError) as error:
+    except (OperatorError, OSError) as error:
         # An interrupt reaches the generator as well, which may be gone before we are.
         if not interrupted:
             say(f"{name}: {error}")

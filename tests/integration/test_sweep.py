@@ -11,11 +11,14 @@ import psutil
 import pytest
 
 import loadgen.__main__
+from inferq.ports import LOOPBACK, free_port
 from loadgen.generator.run import generated
 from loadgen.sweeping import caching, knees
+from loadgen.sweeping.closed import closed
 from loadgen.sweeping.sweep import Order, Sweep
 from loadgen.sweeping.swept import found
 from loadgen.sweeping.target import Own, Target, own, running
+from loadgen.texts import dealt
 
 DEAR_RUNS = knees.SERVERS[1]
 ENDS_WITHIN_S = 60.0
@@ -62,6 +65,20 @@ async def test_a_pipeline_that_runs_already_is_swept_in_a_closed_loop(target: Ta
     assert (one.errors, many.errors) == (0, 0)
     assert swept.no_ideal
     assert swept.server.batchers == 1
+
+
+async def test_a_closed_loop_against_nothing_ends_with_one_error() -> None:
+    """However many clients there are."""
+    with pytest.raises(ConnectionError, match="did not answer"):
+        await closed(
+            f"http://{LOOPBACK}:{free_port()}",
+            key="",
+            in_flight=4,
+            seconds=1.0,
+            texts=dealt(100),
+            budget_ms=200,
+            most_rows=None,
+        )
 
 
 async def test_an_interrupted_sweep_writes_what_it_has_and_leaves_nothing_running(tmp_path: Path) -> None:
