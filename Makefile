@@ -4,11 +4,12 @@ PY := .venv/bin/python
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 READY_EXPORT := .venv-export/.ready
+READY_PEERS := .venv-peers/.ready
 ARGS ?=
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-export check cover bench figures docs lock clean
+.PHONY: help setup demo run test test-export check cover bench bench-peers figures docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -42,13 +43,16 @@ cover: $(READY_DEV) ## unit tests alone must cover the pure rooms to 100 %
 bench: $(READY_DEV) ## figures, one line each; three hours (ONLY=batching, admission, push or loadgen; ARGS="--quick", "--part NAME", "--rounds N", "--full-size FOLDER")
 	@$(PY) -m loadgen.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
+bench-peers: $(READY_DEV) $(READY_PEERS) ## ours beside other servers, a report in docs/benchmarks (ARGS="--quick", "--peer NAME", "--full-size FOLDER")
+	@$(PY) -m loadgen.peers $(ARGS)
+
 figures: $(READY) ## compare the figures in README.md and docs/ with their reports (ARGS="--write" takes them over)
 	@$(PY) -m scripts.figures $(ARGS)
 
 docs: $(READY) ## write docs/settings.md anew from the table of settings
 	@$(PY) scripts/settings_doc.py
 
-lock: ## write both lock files anew (needs uv); ARGS="--upgrade" takes newer versions
+lock: ## write the lock files anew (needs uv); ARGS="--upgrade" takes newer versions
 	@sh scripts/lock.sh $(ARGS)
 
 clean: ## remove caches and build files; the virtual environments stay
@@ -65,4 +69,8 @@ $(READY_DEV): requirements-dev.lock pyproject.toml scripts/setup.sh
 
 $(READY_EXPORT): requirements-dev.lock requirements-export.txt pyproject.toml scripts/setup.sh
 	@sh scripts/setup.sh .venv-export requirements-dev.lock requirements-export.txt
+	@touch $@
+
+$(READY_PEERS): requirements-peers.lock scripts/setup.sh
+	@sh scripts/setup.sh .venv-peers requirements-peers.lock
 	@touch $@

@@ -22,7 +22,7 @@ import msgspec
 from loadgen import rawhttp
 from loadgen.cputime import CpuMeter
 from loadgen.rawsocket import PATIENCE_S, connected, receive, send
-from loadgen.texts import unique
+from loadgen.texts import dealt
 
 # A generator that uses this share of a core may be what the rate is of.
 BUSY_SHARE: Final = 0.8
@@ -139,7 +139,7 @@ def drive(order: Closed) -> Rate:
     place = urlsplit(order.url).netloc
     made = [
         rawhttp.post(place, order.path, body, key=order.key)
-        for body in rawhttp.bodies(unique(order.texts), jobs=order.jobs)
+        for body in rawhttp.bodies(dealt(order.texts), jobs=order.jobs)
     ]
     with connected(order.url, order.connections) as sockets:
         try:

@@ -33,7 +33,7 @@ def carry_out(plan: Plan, poll: Poll) -> Report:
         OperatorError: the plan is out of bounds.
         OSError: the server is not there.
     """
-    ledger = Ledger(due_s(plan.schedule, plan.seed), warm_s=plan.warm_s)
+    ledger = Ledger(due_s(plan.schedule, plan.seed), warm_s=plan.warm_s, expect=plan.expect)
     made = requests(plan, len(ledger.due_s))
     parts = urlsplit(plan.url)
     address = reached(parts.hostname or LOOPBACK, parts.port or 80)

@@ -29,9 +29,10 @@ ACCEPTED: Final = 202
 
 
 class Ledger:
-    """The notes of one run; ``due_s`` are its due times."""
+    """The notes of one run; ``due_s`` are its due times, ``expect`` is the status of what was accepted."""
 
-    def __init__(self, due_s: Sequence[float], *, warm_s: float) -> None:
+    def __init__(self, due_s: Sequence[float], *, warm_s: float, expect: int = ACCEPTED) -> None:
+        self._expect = expect
         empty = [math.nan] * len(due_s)
         self.due_s = array("d", due_s)
         self.sent_s = array("d", empty)
@@ -54,7 +55,7 @@ class Ledger:
 
     def answer(self, number: int, status: int, now_s: float) -> None:
         """Note an answer."""
-        if status == ACCEPTED:
+        if status == self._expect:
             self.accepted_s[number] = now_s
             self.accepted += 1
         else:

@@ -61,8 +61,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One run; `due_s` and `texts_of` say what it comes to.
 
     Requests that are due before ``warm_s`` (s) are sent and not counted. ``budget_ms`` is what goodput counts by, from
-    when a request was due to the pushed frame, or to the stored result where records are followed. ``pids`` are
-    processes whose CPU is read, by name.
+    when a request was due to the pushed frame, or to the stored result where records are followed. ``expect`` is the
+    status of a request that was taken: a server that answers with the result itself gives another one than ours.
+    ``pids`` are processes whose CPU is read, by name.
     """
 
     url: str = DEFAULT_URL
@@ -73,6 +74,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int = 0
     warm_s: float = 0.0
     follow: Follow = "push"
+    expect: int = 202
     budget_ms: float = 200.0
     deadline_ms: int | None = None
     connections: int = 64

@@ -19,7 +19,7 @@ from loadgen.cputime import CpuMeter
 from loadgen.generator.feeds import Feeds
 from loadgen.generator.jobids import JobIds
 from loadgen.generator.jobrecord import Record
-from loadgen.generator.ledger import ACCEPTED, BAD_ANSWER, Ledger
+from loadgen.generator.ledger import BAD_ANSWER, Ledger
 from loadgen.generator.plan import Plan
 from loadgen.generator.pool import Pool
 from loadgen.generator.requests import Requests
@@ -112,7 +112,7 @@ class Sending:
     def _answered(self, number: int, answer: bytes) -> None:
         status = rawhttp.status(answer)
         self._ledger.answer(number, status, time.monotonic() - self.start_s)
-        if status == ACCEPTED:
+        if status == self._plan.expect:
             if self._plan.follow != "nothing":
                 self._accepted(number, answer)
         elif status in REFUSED_FOR_NOW and not rawhttp.has_header(answer, "retry-after"):

@@ -15,6 +15,8 @@ from inferq.options import OPTIONS
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("inferq", "ingress", "batcher", "notifier", "loadgen")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
+PEERS_LOCK = "requirements-peers.lock"
+SAME_FOR_PEERS = ("numpy", "onnxruntime", "starlette", "tokenizers", "uvicorn", "uvloop")
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^ ;\\]+)", re.MULTILINE)
 
 
@@ -72,7 +74,7 @@ def test_links_between_the_pages_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, PEERS_LOCK])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     """Each pinned package has a hash; no index, host or path is named; torch is in none."""
     text = _text(name)
@@ -88,6 +90,12 @@ def test_the_locks_agree() -> None:
     """The development lock holds the other one, version by version."""
     run, dev = (_pins(name) for name in LOCKS)
     assert {package: dev.get(package) for package in run} == run
+
+
+def test_peers_run_the_model_with_the_same_versions() -> None:
+    """Or a comparison would be one of runtimes."""
+    dev, peers = _pins(LOCKS[1]), _pins(PEERS_LOCK)
+    assert {name: peers[name] for name in SAME_FOR_PEERS} == {name: dev[name] for name in SAME_FOR_PEERS}
 
 
 def test_every_dependency_is_locked() -> None:
