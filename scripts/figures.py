@@ -23,6 +23,8 @@ NO_FIGURES: dict[str, dict[str, str]] = {
     },
     "docs/architecture.md": {
         "read every 250 ms": "an interval that is set",
+        "Above 1 ms at the 99th percentile, or above 80 % of a core": "limits",
+        "opened anew once in 0.1 s": "an interval that is set",
         "cut off after 1.5 s": "a limit",
         "messages again only below 80 %": "RabbitMQ's own rule",
         "the queue drains to 80 %": "a threshold that is set",
