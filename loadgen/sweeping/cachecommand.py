@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
+from loadgen.completed import completed
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment
 from loadgen.reports.files import write
@@ -46,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Test, print, write the report; 2 when it could not be done, 130 when it was interrupted."""
-    return options.completed("cache", _test(given), _say)
+    return completed("cache", _test(given), _say)
 
 
 async def _test(given: argparse.Namespace) -> None:

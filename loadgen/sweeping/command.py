@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from inferq.errors import OperatorError
+from loadgen.completed import completed
 from loadgen.generator.run import generated
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment
@@ -50,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Sweep, print, write the report; 2 when it could not be done, 130 when it was interrupted."""
-    return options.completed("sweep", _sweep(given), _say)
+    return completed("sweep", _sweep(given), _say)
 
 
 def ordered(given: argparse.Namespace) -> Order:

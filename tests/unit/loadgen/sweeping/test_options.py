@@ -113,17 +113,6 @@ def test_a_short_form_is_written_only_where_that_is_wanted() -> None:
     assert options.folder(given("--quick", "--out", "here")) == Path("here")
 
 
-def test_a_command_that_cannot_be_carried_out_ends_with_one_line() -> None:
-    """With the command's name, and 2."""
-    said: list[str] = []
-
-    async def failing() -> None:
-        raise OperatorError("there is no such model")
-
-    assert options.completed("sweep", failing(), said.append) == 2
-    assert said == ["sweep: there is no such model"]
-
-
 @pytest.mark.parametrize("words", [("--distinct", "0"), ("--exponent", "-1"), ("--exponent", "nan")])
 def test_inputs_of_a_cache_test_are_bounded(words: tuple[str, ...]) -> None:
     """By what Zipf's law is drawn for."""
