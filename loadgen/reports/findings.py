@@ -211,8 +211,8 @@ def _neighbours(cells: Sequence[Cell]) -> list[str]:
         return []
     taken = ", ".join(f"{arm} {three(value)}" for arm, value in cores.items())
     return [
-        "The machine was not quiet: programs that have no part in this took so many of its cores during the count,"
-        f" and latencies are with that: {taken}."
+        "The machine was not quiet: other programs, or a hypervisor, took so many of its cores during the count, and"
+        f" latencies are with that: {taken}."
     ]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from loadgen.reports.sources import cells_of
 from scripts import figures
 
 ROOT = figures.ROOT
@@ -76,11 +77,32 @@ def test_figures_may_come_from_a_reports_json(copy: Path) -> None:
     assert len(figures.faults(copy)) == 1
 
 
+@pytest.mark.parametrize("page", ["docs/benchmarks/README.md", "docs/guides/one.md"])
+def test_pages_in_folders_are_read_too(copy: Path, page: str) -> None:
+    """And the index of reports, which is no report."""
+    (copy / "docs/guides").mkdir()
+    with (copy / page).open("a") as file:
+        file.write("\nIt takes 12 ms.\n")
+    (fault,) = figures.faults(copy)
+    assert fault.startswith(f"{page}:")
+
+
 def test_the_command_prints_what_disagrees(capsys: pytest.CaptureFixture[str]) -> None:
     """0 where all agrees; other arguments are refused."""
     assert figures.main([]) == 0
     assert "agree" in capsys.readouterr().out
     assert figures.main(["--help"]) == 2
+
+
+def test_each_row_of_the_index_leads_to_a_report_and_has_its_command() -> None:
+    """The command that the index gives is one that the report names, whatever options it adds."""
+    index = (REPORTS / "README.md").read_text(encoding="utf-8")
+    rows = [cells_of(line) for line in index.splitlines() if line.startswith("| [")]
+    assert rows
+    for link, _, commands in rows:
+        page = (REPORTS / link.partition("](")[2].rstrip(")")).read_text(encoding="utf-8")
+        for command in commands.split("`")[1::2]:
+            assert command.partition(" ARGS=")[0] in page, link
 
 
 @pytest.mark.parametrize(
