@@ -26,8 +26,8 @@ ACCEPTED_KINDS: Final = frozenset({"not_ended", "push_lost"})
 
 def overloaded(cell: Cell) -> bool:
     """Whether jobs came faster than they were done."""
-    behind = min(run.report.at_close / run.rate for run in cell.counted)
-    return cell.spread("throughput").median < KEPT_UP * cell.offered or behind > BACKLOG_S
+    behind_s = min(run.behind_s for run in cell.counted)
+    return cell.spread("throughput").median < KEPT_UP * cell.offered or behind_s > BACKLOG_S
 
 
 def findings(cells: Sequence[Cell]) -> list[str]:
@@ -49,7 +49,9 @@ def findings(cells: Sequence[Cell]) -> list[str]:
 
 
 def _acceptance(cells: Sequence[Cell]) -> list[str]:
-    said = []
+    said: list[str] = []
+    if not any(run.report.offered for cell in cells for run in cell.counted):
+        return ["No request was due while the runs were counted: there is nothing to compare."]
     for cell in cells:
         offered = sum(run.report.offered for run in cell.counted)
         missing = offered - sum(run.report.accepted for run in cell.counted)

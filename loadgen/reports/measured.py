@@ -49,6 +49,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.report.offered / self.report.seconds
 
     @property
+    def behind_s(self) -> float:
+        """How long the load took to offer what was under way when it ended."""
+        return self.report.at_close / self.rate if self.rate else 0.0
+
+    @property
     def throughput(self) -> float:
         """Jobs done a second while load was offered; 0 when nothing was accepted."""
         return throughput(self.report) if self.report.accepted else 0.0
@@ -141,7 +146,7 @@ QUANTITIES: Final = (
         name="accepted",
         head="accepted",
         short="accepted",
-        of=lambda r: r.report.accepted / r.report.offered,
+        of=lambda r: r.report.accepted / r.report.offered if r.report.offered else math.nan,
         form=percent,
     ),
     Quantity(

@@ -1,5 +1,6 @@
 """What a comparison shows in words: told from its numbers, and only what they tell."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -150,3 +151,13 @@ def test_what_makes_a_tail_doubtful_is_said() -> None:
     assert "Rounds that were run: 1:0 2, slo 1." in words
     (quiet,) = cells([run("slo", report([20.0] * 1000, compute_ms=None))])
     assert said(quiet) == "- Every request was accepted, in every round."
+
+
+def test_a_load_so_light_that_nothing_was_due_is_told_as_that() -> None:
+    """Nothing is divided by it."""
+    (nothing,) = cells([run("slo", report([], compute_ms=None))])
+    assert not overloaded(nothing)
+    assert said(nothing).splitlines()[0] == (
+        "- No request was due while the runs were counted: there is nothing to compare."
+    )
+    assert math.isnan(nothing.spread("accepted").median)
