@@ -221,21 +221,25 @@ async def until_valid(
 ) -> Run:
     """Run once, and once more where that was invalid or failed; ``once`` is told why the tries before it did not count.
 
-    Raises `ConnectionError` when the last try failed.
+    Where the last try failed, an invalid run before it is what there is. Raises `ConnectionError` when there is none.
     """
     tries: list[list[str]] = []
+    kept: Run | None = None
     while True:
         last = len(tries) + 1 >= TRIES
         try:
             run = await once(tries)
         except ConnectionError as error:
             if last:
-                raise
+                if kept is None:
+                    raise
+                say(f"the second try failed, so the first one stands: {first_line(error)}")
+                return kept
             reasons = [f"it failed: {error}"]
         else:
             if run.valid or last:
                 return run
-            reasons = run.report.invalid
+            kept, reasons = run, run.report.invalid
         say(f"again: {'; '.join(reasons)}")
         tries.append(reasons)
 

@@ -198,19 +198,27 @@ def _curve(cell: Cell) -> list[tuple[float, float]]:
 
 
 def _over_time(name: str, rate: float, found: Sequence[Cell]) -> str:
-    seconds = Axis(label="since the count began, s")
+    # One scale for both panels, to the last thing that happened.
+    last = max(
+        (one.at_s + 1 for cell in found for run in cell.counted for one in run.report.timeline), default=1
+    )
+    seconds = Axis(label="since the count began, s", least=last)
     panels = [
         Panel(
             title="jobs under way: in the queue, the engine, or on their way back",
             x=seconds,
             y=Axis(label="jobs at the end of each second", least=10),
-            series=[Series(name=cell.arm, points=_at_ends(_by_second(cell, "in_system"))) for cell in found],
+            series=[
+                Series(name=cell.arm, points=_shifted(_by_second(cell, "in_system"), 1)) for cell in found
+            ],
         ),
         Panel(
             title="p99 of the jobs that were due in each second",
             x=seconds,
             y=Axis(label="latency, ms", scale="log"),
-            series=[Series(name=cell.arm, points=_by_second(cell, "p99_ms")) for cell in found],
+            series=[
+                Series(name=cell.arm, points=_shifted(_by_second(cell, "p99_ms"), 0.5)) for cell in found
+            ],
         ),
     ]
     return chart(heading(name, rate), "medians of the counted rounds", panels)
@@ -226,9 +234,9 @@ def _by_second(cell: Cell, field: str) -> list[tuple[float, float]]:
     return [(at_s, statistics.median(found)) for at_s, found in sorted(values.items())]
 
 
-def _at_ends(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return what is known of the end of each second where the second ends."""
-    return [(at_s + 1, value) for at_s, value in points]
+def _shifted(points: list[tuple[float, float]], by_s: float) -> list[tuple[float, float]]:
+    """Return what is known of each second's end, or of all of it, where that end or its middle is."""
+    return [(at_s + by_s, value) for at_s, value in points]
 
 
 def _batches(name: str, rate: float, found: Sequence[Cell]) -> str:

@@ -116,7 +116,7 @@ def _ranking(cells: Sequence[Cell], name: str, what: str, *, least: bool) -> lis
         )
         for cell in rest
     )
-    close = f" The rounds do not tell {_listed(alike)} apart from it." if alike else ""
+    close = f" The rounds do not tell {_listed(alike)} apart from {best.arm}." if alike else ""
     single = [cell for cell in known if len(cell.counted) == 1]
     chance = (
         f" {_listed(single)} had one round, so how much of that is chance is not known." if single else ""

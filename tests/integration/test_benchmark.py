@@ -223,6 +223,21 @@ async def test_a_run_that_failed_is_run_again_once() -> None:
         await until_valid(once, say=lambda words: None)
 
 
+async def test_an_invalid_run_stands_where_its_second_try_failed() -> None:
+    """It is shown and marked; it is all that there is."""
+    first = run("1:0", report([1.0], invalid=["late"]))
+    left = [first]
+
+    async def once(tries: Sequence[list[str]]) -> Run:
+        if not left:
+            raise ConnectionError("no answer")
+        return left.pop()
+
+    said: list[str] = []
+    assert await until_valid(once, say=said.append) is first
+    assert said[-1] == "the second try failed, so the first one stands: no answer"
+
+
 def test_the_environment_names_the_machine_the_versions_and_the_model() -> None:
     """The digest is of the file that is run."""
     found = environment("builtin")

@@ -60,6 +60,13 @@ def test_a_new_number_without_a_report_is_found(copy: Path) -> None:
     assert fault.endswith("names no report: It takes 12 ms.")
 
 
+def test_an_exemption_is_of_its_words_and_not_of_their_line(copy: Path) -> None:
+    """A figure that is added beside a limit is found."""
+    changed(copy / "docs/architecture.md", "cut off after 1.5 s", "cut off after 1.5 s, and takes 12 ms,")
+    (fault,) = figures.faults(copy)
+    assert "takes 12 ms" in fault
+
+
 def test_an_exemption_that_is_not_needed_any_more_is_found() -> None:
     """The list stays true."""
     exempt = figures.NO_FIGURES | {"docs/webhooks.md": {"some words": "a limit"}}

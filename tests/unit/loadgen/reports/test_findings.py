@@ -62,7 +62,7 @@ def test_what_the_rounds_do_not_tell_apart_is_said_to_be_so() -> None:
     )
     words = said(cell("1:0", 20, 30), cell("slo", 25, 35), cell("16:50", 80, 90))
     assert "1:0 with 25.0 ms; then slo 30.0 ms, 16:50 85.1 ms (3.40 times)." in words
-    assert "The rounds do not tell slo apart from it." in words
+    assert "The rounds do not tell slo apart from 1:0." in words
 
 
 def test_an_overloaded_configuration_is_named_and_left_out_of_the_ranking() -> None:
