@@ -92,8 +92,10 @@ async def target(options: argparse.Namespace) -> AsyncIterator[Target]:
 
 
 def folder(options: argparse.Namespace) -> Path | None:
-    """Return where the report goes; None for nowhere."""
+    """Return where the report goes; None for nowhere. Raises `OperatorError` for what is no folder, before all work."""
     named: Path | None = options.out
+    if named is not None and named.exists() and not named.is_dir():
+        raise OperatorError(f"--out {named} is not a folder")
     return named or (None if options.quick else FOLDER)
 
 
