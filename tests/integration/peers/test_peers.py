@@ -185,7 +185,8 @@ def test_an_interrupt_leaves_nothing_running(number: signal.Signals) -> None:
             # Ours comes first, and what it started is there once it answers.
             said = ""
             while "ours (streams): answers after" not in said:
-                assert (line := run.stderr.readline()), said
+                line = run.stderr.readline()
+                assert line, said
                 said += line
             children = psutil.Process(run.pid).children(recursive=True)
             assert len(children) >= 3, said
