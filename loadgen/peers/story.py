@@ -25,8 +25,8 @@ ASKED = (
     " no peer does.",
     "What ours does with the same file, and peers leave to the code that one writes for them: it chooses batches of"
     " like length by a cost that it measures at its start, runs several batches at a time on a thread each or one on"
-    " all, whichever it finds faster, and leaves out what the last layer computes for tokens that nobody reads. That"
-    " is what a good part of a difference in throughput is; a peer with the same code behind it would have it too.",
+    " all, whichever it finds faster, and leaves out what the last layer computes for tokens that nobody reads. So a"
+    " difference in throughput is in part one of such code, which a peer could have behind it as well.",
     "Saturation is a closed loop of 128 connections, eight full batches, with ours as with peers: ours is asked to"
     " answer with the result (`Prefer: wait`). It comes first in each round and warms a server up. At the levels"
     " times count from when a request was due: a peer's to its HTTP answer, ours to the pushed frame of a job whose"
@@ -88,7 +88,7 @@ def table(outcome: Outcome) -> Table:
 def _measured(outcome: Outcome) -> list[Part]:
     figures: list[Figure] = judged(outcome)
     return [
-        f"Bare loop: {outcome.loop}, {_short(outcome.rate)} texts/s. Of {len(outcome.rounds)} rounds: times are of all"
+        f"Bare loop: {outcome.loop}, {_short(outcome.rate)} texts/s. Rounds: {len(outcome.rounds)}; times are of all"
         " their requests together, in which the arm kept up; saturation is their median. CPU is of all processes of an"
         f" arm, for a request at {SHARES[0]:.0%}. A dash: it does not keep up, so that times grow with the length of"
         " the run; higher levels, and those far above saturation, are left out.",

@@ -40,7 +40,9 @@ def main() -> None:
     """Serve until SIGTERM."""
     order = ordered()
     api = Api(max_batch_size=order.rows, batch_timeout=order.wait_ms / 1000, api_path=PATH)
-    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=order.workers, timeout=120)
+    server = litserve.LitServer(
+        api, accelerator="cpu", workers_per_device=order.workers, timeout=120, fast_queue=True
+    )
     server.run(host=HOST, port=order.port, num_api_servers=1, log_level="warning", generate_client_file=False)
 
 
