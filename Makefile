@@ -43,7 +43,7 @@ cover: $(READY_DEV) ## unit tests alone must cover the pure rooms to 100 %
 bench: $(READY_DEV) ## figures, one line each; three hours (ONLY=batching, admission, push or loadgen; ARGS="--quick", "--part NAME", "--rounds N", "--full-size FOLDER")
 	@$(PY) -m loadgen.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-bench-peers: $(READY_DEV) $(READY_PEERS) ## ours beside other servers, a report in docs/benchmarks (ARGS="--quick", "--peer NAME", "--full-size FOLDER")
+bench-peers: $(READY_DEV) $(READY_PEERS) ## ours beside other servers, a report in docs/benchmarks; 50 minutes a model, 12 with ARGS="--rounds 2 --seconds 5" (also "--quick", "--peer NAME", "--full-size FOLDER")
 	@$(PY) -m loadgen.peers $(ARGS)
 
 figures: $(READY) ## compare the figures in README.md and docs/ with their reports (ARGS="--write" takes them over)

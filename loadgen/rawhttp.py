@@ -16,11 +16,12 @@ _STARTS: Final = b"HTTP/1.1 "
 MOST_HEAD_BYTES: Final = 65_536
 
 
-def post(place: str, path: str, body: bytes, *, key: str = "") -> bytes:
-    """Return a request; ``place`` is host and port, ``key`` an API key."""
+def post(place: str, path: str, body: bytes, *, key: str = "", prefer: str = "") -> bytes:
+    """Return a request; ``place`` is host and port, ``key`` an API key, ``prefer`` what `Prefer` says."""
     authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+    preference = f"Prefer: {prefer}\r\n" if prefer else ""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {place}\r\n{authorization}"
+        f"POST {path} HTTP/1.1\r\nHost: {place}\r\n{authorization}{preference}"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

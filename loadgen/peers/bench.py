@@ -48,7 +48,10 @@ print(json.dumps(found))
 
 @dataclass(kw_only=True)
 class Bench:
-    """One run: ``models`` by kind, ``peers`` by name with the interpreter that they run in; lines go to ``say``."""
+    """One run: ``models`` by kind, ``peers`` by name with the interpreter that they run in; lines go to ``say``.
+
+    ``workers`` of a peer share the cores' threads.
+    """
 
     models: Mapping[str, str]
     peers: Mapping[str, Peer]
@@ -58,6 +61,7 @@ class Bench:
     rounds: int
     say: Callable[[str], None]
     show: Callable[[list[Figure]], None]
+    workers: int = 1
     spin: bool = False
 
     async def run(self) -> tuple[list[Outcome], dict[str, dict[str, str]]]:
@@ -98,7 +102,8 @@ class Bench:
             labels=folder.labels,
             max_length=folder.max_length,
             pad_id=tokenised(folder, [])[1],
-            threads=available_cpus(),
+            threads=max(1, available_cpus() // self.workers),
+            workers=self.workers,
             rows=ROWS,
             port=0,
             wait_ms=0,
@@ -108,7 +113,7 @@ class Bench:
         rounds: list[Round] = []
         names = [*(our_name(broker) for broker in self.brokers), *self.peers]
         for number in range(self.rounds):
-            loops = await bare(model, seconds=self.effort.seconds / 2, loops=SIMPLE)
+            loops = await bare(model, seconds=self.effort.seconds, loops=SIMPLE)
             seen = {name: one.texts_per_s for name, one in loops.loops.items()}
             if not rounds:
                 loop, rate = best_simple(seen)
@@ -119,7 +124,6 @@ class Bench:
                 model=model,
                 order=order,
                 rates=rates,
-                bare_per_s=rate,
                 effort=self.effort,
                 seed=number,
                 texts=texts,

@@ -10,22 +10,17 @@ import math
 from typing import Final
 
 from loadgen.figures import Figure, at_least, at_most
-from loadgen.peers.rounds import SHARES, Level, Outcome
+from loadgen.peers.rounds import SHARES, Outcome
 
 # Ours alone goes through a durable queue, which is what a light load is left with.
 GOALS: Final = {0.30: 1.3, 0.60: 1.0, 0.80: 1.0, 0.95: 1.0}
 THROUGHPUT_GOAL: Final = 1.6
 
 
-def p99_ms(level: Level) -> float:
-    """Return a level's p99."""
-    return level.p99_ms
-
-
 def best_at(outcome: Outcome, share: float) -> str | None:
     """Return the peer with the least p99 of those that keep up, None for none."""
     there = [name for name in outcome.peers() if outcome.kept_up(name, share)]
-    return min(there, key=lambda name: outcome.median(name, share, p99_ms), default=None)
+    return min(there, key=lambda name: outcome.p99_ms(name, share), default=None)
 
 
 def best_saturated(outcome: Outcome) -> str | None:
@@ -62,10 +57,10 @@ def judged(outcome: Outcome) -> list[Figure]:
 
 def _at(outcome: Outcome, name: str, share: float, where: str) -> Figure:
     best = best_at(outcome, share)
-    ours = outcome.median(name, share, p99_ms) if outcome.kept_up(name, share) else math.inf
+    ours = outcome.p99_ms(name, share) if outcome.kept_up(name, share) else math.inf
     if best is None:
         return Figure(name=f"{where}, {share:.0%}, our p99, where no peer keeps up", value=ours, unit="ms")
-    ratio = ours / outcome.median(best, share, p99_ms)
+    ratio = ours / outcome.p99_ms(best, share)
     return at_most(
         f"{where}, {share:.0%}, our p99 over the best peer's ({best})", ratio, GOALS[share], "times"
     )
@@ -79,8 +74,8 @@ def _own(outcome: Outcome, name: str) -> list[Figure]:
         if not outcome.kept_up(name, share):
             continue
         for what, value in (
-            ("p50", outcome.median(name, share, lambda level: level.p50_ms)),
-            ("p99", outcome.median(name, share, p99_ms)),
+            ("p50", outcome.p50_ms(name, share)),
+            ("p99", outcome.p99_ms(name, share)),
         ):
             found.append(Figure(name=f"{where}, {share:.0%}, {what}", value=value, unit="ms"))
     found.append(Figure(name=f"{where}, saturation", value=outcome.throughput(name), unit="requests/s"))

@@ -1,12 +1,14 @@
-"""Measures one arm of a round, a peer or ours: its answers, then each level by the generator, then saturation.
+"""Measures one arm of a round, a peer or ours: its answers, then saturation, then each level by the generator.
 
-A peer answers in the HTTP response, so its times are from when a request was due to its answer. Ours are to the pushed
-frame. A peer's throughput is what a closed loop of `SATURATING` connections gets, eight full batches at a time; ours,
-which answers before the work is done, is read from the batcher's counters while more is offered than is done.
+Throughput is what a closed loop of `SATURATING` connections gets, eight full batches at a time, from ours as from a
+peer: ours is asked to wait for the result. That comes first, since it warms a server up as no light load does, and says
+which levels need not be tried. At a level a peer's times are from when a request was due to its answer, since it
+answers in the HTTP response; ours are to the pushed frame.
 """
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,31 +21,38 @@ from inferq.jobs import decode_record
 from loadgen.childwork import ask
 from loadgen.client import Client
 from loadgen.closedloop import OTHERS_SHARE, Closed, Rate
-from loadgen.deployment import deployed
+from loadgen.deployment import deployed, emptied
 from loadgen.generator.plan import Plan, Schedule
 from loadgen.generator.report import Report
 from loadgen.generator.run import generated
 from loadgen.peers.answers import Scores, read, unlike
 from loadgen.peers.roster import Peer
-from loadgen.peers.rounds import Arm, Level
+from loadgen.peers.rounds import Arm, Level, our_name
 from loadgen.peers.running import running
 from loadgen.peers.servers.order import PATH, Order
-from loadgen.saturation import EXPECTED_SHARE, saturating
 
 CONNECTIONS: Final = 256
 SATURATING: Final = 128
 # After the last request of a level: whoever has not answered by then does not keep up.
 PATIENCE_S: Final = 10.0
 CLOSED_SLACK_S: Final = 60.0
-# Counters are read at both ends, and what is done in between must be more than some batches.
-LEAST_SATURATED_S: Final = 4.0
+# What is offered so much above what was done at saturation is not kept up with.
+BEYOND: Final = 1.25
+# Asked one after another, they are behind all that a closed loop has left.
+SETTLING_TEXTS: Final = 3
+EMPTIED_WITHIN_S: Final = 30.0
+# Of ours: to answer with the result, as peers do. Nothing waits so long here.
+PREFER_RESULT: Final = "wait=60"
+
+Answer = Callable[[Client, str], Coroutine[Any, Any, Scores | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How long: a level in ``seconds`` after ``warm_s`` that are not counted, and as long at saturation."""
+    """How long: saturation and each level in ``seconds``, after ``first_s`` and ``warm_s`` that are not counted."""
 
     seconds: float
+    first_s: float
     warm_s: float
 
 
@@ -54,7 +63,6 @@ class Task:
     model: str
     order: Order
     rates: Mapping[float, float]
-    bare_per_s: float
     effort: Effort
     seed: int
     texts: Sequence[str]
@@ -70,50 +78,32 @@ async def peer_arm(peer: Peer, task: Task, *, python: Path) -> Arm:
         ConnectionError: it went away.
     """
     order = replace(task.order, wait_ms=peer.wait_ms)
+    begun_s = time.monotonic()
     async with running(peer, order, python=python) as there:
+        task.say(f"  {peer.name}: answers after {time.monotonic() - begun_s:.1f} s")
         await _checked(there.url, task, _answer_of_peer, peer.title)
-        levels = []
-        for share, rate in task.rates.items():
-            plan = _plan(task, there.url, rate, there.pids)
-            plan = msgspec.structs.replace(plan, path=PATH, follow="nothing", expect=200)
-            report = await generated(plan)
-            levels.append(level(share, rate, report))
-            task.say(f"  {peer.name}: {words(levels[-1])}")
-            if not levels[-1].kept_up:
-                break
-        order_closed = Closed(
-            url=there.url,
-            path=PATH,
-            seconds=task.effort.seconds,
-            warm_s=task.effort.warm_s,
-            connections=SATURATING,
-            pids=dict(there.pids),
-        )
-        within_s = task.effort.seconds + task.effort.warm_s + CLOSED_SLACK_S
-        found = await ask("loadgen.closedloop", order_closed, Rate, within_s=within_s)
-        task.say(f"  {peer.name}, saturation: {found.words()}")
+        closed = Closed(url=there.url, path=PATH, expect=200, pids=dict(there.pids))
+        found = await _saturated(peer.name, task, closed)
+        await _settled(there.url, task, _answer_of_peer)
+        plan = Plan(url=there.url, path=PATH, follow="nothing", expect=200, pids=dict(there.pids))
+        levels = await _levels(peer.name, task, plan, found.per_s)
     return Arm(levels=levels, saturated_per_s=found.per_s, refused=found.refused)
 
 
 async def our_arm(broker: str, task: Task) -> Arm:
     """Measure ours with a broker; raises as `peer_arm` does."""
-    levels = []
+    name, begun_s = our_name(broker), time.monotonic()
     async with deployed(broker, model=task.model) as deployment:
+        task.say(f"  {name}: answers after {time.monotonic() - begun_s:.1f} s")
         await _checked(deployment.url, task, _answer_of_ours, "ours")
-        for share, rate in task.rates.items():
-            report = await generated(_plan(task, deployment.url, rate, deployment.pids()))
-            levels.append(level(share, rate, report))
-            task.say(f"  ours, {broker}: {words(levels[-1])}")
-            if not levels[-1].kept_up:
-                break
-    found = await saturating(
-        broker,
-        task.model,
-        expected=task.bare_per_s * EXPECTED_SHARE,
-        seconds=max(task.effort.seconds, LEAST_SATURATED_S),
-        say=task.say,
-    )
-    return Arm(levels=levels, saturated_per_s=found.done_per_s, refused={})
+        closed = Closed(url=deployment.url, prefer=PREFER_RESULT, expect=200, pids=deployment.pids())
+        found = await _saturated(name, task, closed)
+        await emptied(deployment, within_s=EMPTIED_WITHIN_S)
+        await _settled(deployment.url, task, _answer_of_ours)
+        levels = await _levels(
+            name, task, Plan(url=deployment.url, pids=dict(deployment.pids())), found.per_s
+        )
+    return Arm(levels=levels, saturated_per_s=found.per_s, refused=found.refused)
 
 
 def level(share: float, rate: float, report: Report) -> Level:
@@ -147,17 +137,48 @@ def words(one: Level) -> str:
     )
 
 
-def _plan(task: Task, url: str, rate: float, pids: Mapping[str, int]) -> Plan:
-    warm_s = task.effort.warm_s
-    return Plan(
-        url=url,
-        schedule=Schedule(kind="poisson", rate=rate, seconds=warm_s + task.effort.seconds),
-        seed=task.seed,
-        warm_s=warm_s,
-        connections=CONNECTIONS,
-        patience_s=PATIENCE_S,
-        pids=dict(pids),
+async def _saturated(name: str, task: Task, order: Closed) -> Rate:
+    effort = task.effort
+    order = msgspec.structs.replace(
+        order, seconds=effort.seconds, warm_s=effort.first_s, connections=SATURATING
     )
+    within_s = effort.seconds + effort.first_s + CLOSED_SLACK_S
+    found = await ask("loadgen.closedloop", order, Rate, within_s=within_s)
+    task.say(f"  {name}, saturation: {found.words()}")
+    return found
+
+
+async def _levels(name: str, task: Task, plan: Plan, most_per_s: float) -> list[Level]:
+    """Run levels from the lowest on, up to the first that is not kept up with, or need not be tried."""
+    levels: list[Level] = []
+    warm_s = task.effort.warm_s
+    for share, rate in task.rates.items():
+        if rate > BEYOND * most_per_s:
+            task.say(f"  {name}: {share:.0%}, {rate:.0f}/s, is left out, being far above saturation")
+            break
+        order = msgspec.structs.replace(
+            plan,
+            schedule=Schedule(kind="poisson", rate=rate, seconds=warm_s + task.effort.seconds),
+            seed=task.seed,
+            warm_s=warm_s,
+            connections=CONNECTIONS,
+            patience_s=PATIENCE_S,
+        )
+        levels.append(level(share, rate, await generated(order)))
+        task.say(f"  {name}: {words(levels[-1])}")
+        if not levels[-1].kept_up:
+            break
+    return levels
+
+
+async def _settled(url: str, task: Task, answer: Answer) -> None:
+    """Wait until what a closed loop has left is done: its clients are gone, their last requests are not."""
+    client = Client(url)
+    try:
+        for text in task.texts[:SETTLING_TEXTS]:
+            await answer(client, text)
+    finally:
+        await client.close()
 
 
 async def _answer_of_peer(client: Client, text: str) -> Scores | None:
@@ -171,9 +192,7 @@ async def _answer_of_ours(client: Client, text: str) -> Scores | None:
     return read(msgspec.json.encode(record.result))
 
 
-async def _checked(
-    url: str, task: Task, answer: Callable[[Client, str], Coroutine[Any, Any, Scores | None]], title: str
-) -> None:
+async def _checked(url: str, task: Task, answer: Answer, title: str) -> None:
     """Raise `OperatorError` unless all texts, sent at a time so that they share batches, are answered as known."""
     client = Client(url)
     try:

@@ -24,9 +24,10 @@ _MEMORY: Final = "requests wait in memory: a crash or a restart of the server lo
 class Peer:
     """One peer.
 
-    ``programs`` are the arguments of each of its processes after the interpreter, by name, ``{port}`` for the port;
-    the one named `front` takes requests. ``servers`` are needed beside it. ``distributions`` are those whose versions
-    are told, ``settings`` says in words how it is set up and why, ``lacks`` what it does not promise.
+    ``programs`` are the arguments of each of its processes after the interpreter, by name, ``{port}`` and
+    ``{workers}`` for what the order says; the one named `front` takes requests. ``servers`` are needed beside it.
+    ``distributions`` are those whose versions are told, ``settings`` says in words how it is set up and why,
+    ``lacks`` what it does not promise.
     """
 
     name: str
@@ -47,7 +48,7 @@ def _module(name: str, *arguments: str) -> tuple[str, ...]:
 def _celery(broker: Server) -> Peer:
     rabbit = broker == "rabbitmq"
     where = "RabbitMQ" if rabbit else "Redis"
-    worker = ("-m", "celery", "-A", f"{SERVERS}.celery_app", "worker", "--concurrency", "1")
+    worker = ("-m", "celery", "-A", f"{SERVERS}.celery_app", "worker", "--concurrency", "{workers}")
     return Peer(
         name=f"celery-{broker if rabbit else 'redis'}",
         title=f"Celery with celery-batches ({where})",
@@ -59,7 +60,7 @@ def _celery(broker: Server) -> Peer:
         servers=frozenset({"valkey", broker}),
         wait_ms=10,
         settings=(
-            f"one worker process, broker {where}, results in Redis by Celery's backend; `flush_every` 16,"
+            f"broker {where}, results in Redis by Celery's backend; `flush_every` 16,"
             " `flush_interval` 10 ms, since the 30 s by default are made for batches of writes; four batches fetched"
             " beforehand; no gossip and no events; a Starlette front sends the task and hears of results by one"
             " subscription, the cheapest way to wait for them"
@@ -80,10 +81,11 @@ PEERS: Final = {
             title="LitServe",
             distributions=("litserve",),
             programs={"front": _module("litserve_app")},
-            wait_ms=0,
+            wait_ms=1,
             settings=(
-                "one worker, one front; `batch_timeout` 0, its default: a batch is what waits when the worker is"
-                " free"
+                "one front; `batch_timeout` 1 ms: with 0, its default, the worker asks for requests without a pause and"
+                " takes a core while there is nothing to do; `fast_queue` on, as it recommends for hundreds of"
+                " requests a second"
             ),
             lacks=_MEMORY,
         ),
@@ -100,7 +102,7 @@ PEERS: Final = {
             },
             wait_ms=1,
             settings=(
-                "one worker behind its front in Rust; `max_wait_time` 1 ms, the least there is: its 10 ms by default"
+                "its front in Rust; `max_wait_time` 1 ms, the least there is: its 10 ms by default"
                 " would delay every request that is alone; two minutes until it gives a request up, as the others do,"
                 " instead of 3 s"
             ),
@@ -124,7 +126,7 @@ PEERS: Final = {
             },
             wait_ms=60_000,
             settings=(
-                "one worker; `max_latency_ms` 60,000, its default, within which its adaptive batching learns how"
+                "`max_latency_ms` 60,000, its default, within which its adaptive batching learns how"
                 " long to wait (a small one makes it refuse requests); access log and metrics off"
             ),
             lacks=_MEMORY,
@@ -137,7 +139,7 @@ PEERS: Final = {
             programs={"front": _module("ray_app")},
             wait_ms=10,
             settings=(
-                "one replica, one proxy; `batch_wait_timeout_s` 0.01, its default; `max_ongoing_requests` 256, since"
+                "one proxy; `batch_wait_timeout_s` 0.01, its default; `max_ongoing_requests` 256, since"
                 " the 5 by default would fill no batch; no dashboard"
             ),
             lacks=_MEMORY,

@@ -4,15 +4,18 @@
    none. All rounds and arms have the same rates, and in a round the same arrivals and texts.
 2. An arm keeps up with a level when `KEPT_UP` of its requests are answered within `IN_TIME_MS`. Where it does not,
    times grow with the length of the run and say nothing: that is told, and higher levels are left out.
-3. What is told of rounds is the median of them.
+3. Times are of all requests of the rounds in which the arm kept up, their histograms added up: the p99 of a few
+   hundred requests of one round hangs on two or three of them. Rates are medians of rounds.
 """
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+
+from loadgen.latencies import Latencies
 
 SHARES: Final = (0.30, 0.60, 0.80, 0.95)
 # Of `loadgen.bareloops`.
@@ -96,16 +99,30 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     def kept_up(self, name: str, share: float) -> bool:
         """Say whether an arm kept up with a level in most rounds."""
-        return (
-            statistics.median(
-                float(level is not None and level.kept_up) for level in self._levels(name, share)
-            )
-            > 0.5
-        )
+        return len(self._kept(name, share)) > len(self.rounds) / 2
 
-    def median(self, name: str, share: float, of: Callable[[Level], float]) -> float:
-        """Return the median of something over the rounds that ran a level; nan for none."""
-        found = [value for level in self._levels(name, share) if level and not math.isnan(value := of(level))]
+    def latencies(self, name: str, share: float) -> Latencies:
+        """Return the times of an arm at a level, of the rounds in which it kept up, added up."""
+        found = Latencies()
+        for level in self._kept(name, share):
+            found.merge(Latencies.decode(level.encoded))
+        return found
+
+    def p50_ms(self, name: str, share: float) -> float:
+        """Return the median time at a level; nan for none."""
+        return self.latencies(name, share).percentile_ms(0.5)
+
+    def p99_ms(self, name: str, share: float) -> float:
+        """Return the 99th percentile of the times at a level; nan for none."""
+        return self.latencies(name, share).percentile_ms(0.99)
+
+    def p99s_ms(self, name: str, share: float) -> list[float]:
+        """Return the p99 of each round by itself, of those in which the arm kept up."""
+        return [level.p99_ms for level in self._kept(name, share)]
+
+    def cpu_ms(self, name: str, share: float) -> float:
+        """Return the median of the CPU for a request over the rounds in which the arm kept up; nan for none."""
+        found = [level.cpu_ms for level in self._kept(name, share)]
         return statistics.median(found) if found else math.nan
 
     def throughput(self, name: str) -> float:
@@ -124,6 +141,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             for level in one.arms[name].levels
             if level.kept_up
         )
+
+    def _kept(self, name: str, share: float) -> list[Level]:
+        return [level for level in self._levels(name, share) if level is not None and level.kept_up]
 
     def _levels(self, name: str, share: float) -> list[Level | None]:
         return [one.arms[name].level(share) for one in self.rounds]

@@ -77,7 +77,7 @@ async def running(peer: Peer, order: Order, *, python: Path) -> AsyncIterator[Ru
             for name in peer.programs
         }
         for name, arguments in peer.programs.items():
-            argv = [str(python), *(one.format(port=order.port) for one in arguments)]
+            argv = [str(python), *(one.format(port=order.port, workers=order.workers) for one in arguments)]
             await children[name].start(argv, env=env, folder=Path.cwd())
             stack.push_async_callback(children[name].stop, GRACE_S)
         url = f"http://{LOOPBACK}:{order.port}"

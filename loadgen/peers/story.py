@@ -9,23 +9,29 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from loadgen.figures import Figure
-from loadgen.peers.judging import best_at, best_saturated, judged, p99_ms
+from loadgen.peers.judging import best_at, best_saturated, judged
 from loadgen.peers.roster import COMMON_LACKS, PEERS, Peer
 from loadgen.peers.rounds import SHARES, Outcome
 from loadgen.reports.charts import Axis, Panel, Series, chart
 from loadgen.reports.document import Lines, Part, Picture, Section, Table
 
 ASKED = (
-    "Ours beside other servers on one machine: the same ONNX file, tokenizer, truncation and texts, at most 16 a batch,"
-    " as many threads as the machine has cores. A peer's threads do not spin for their next work unless the command"
-    " says `--spin`, since on few cores they take one that a front needs; ours arranges its threads itself. Each arm is"
-    " started anew in each round, its answers are compared with the bare model's, and it gets the same Poisson arrivals"
-    " as all others at shares of what the best simple bare ONNX Runtime loop does: one that knows no lengths, since no"
-    " peer does.",
-    "Times count from when a request was due. A peer's are to its HTTP answer, ours to the pushed frame of a job whose"
-    " record was stored and whose message a durable queue had confirmed before. All processes of an arm, its broker and"
-    " the generator share the machine's cores. Saturation is a closed loop of 128 connections for peers; ours, which"
-    " accepts before the work is done, is offered more than it does.",
+    "Ours beside other servers on one machine: the same ONNX file, tokenizer, truncation and texts, at most 16 a"
+    " batch, as many threads as the machine has cores: those of a peer's one worker, or shared out where the command"
+    " says `--workers`. A peer's threads do not spin for their next work unless the command says `--spin`, since on"
+    " few cores they take one that a front needs. Each arm is started anew in each round, its answers are compared"
+    " with the bare model's, and it gets the same Poisson arrivals as all others, from one generator over 256"
+    " connections, at shares of what the best simple bare ONNX Runtime loop does: one that knows no lengths, since"
+    " no peer does.",
+    "What ours does with the same file, and peers leave to the code that one writes for them: it chooses batches of"
+    " like length by a cost that it measures at its start, runs several batches at a time on a thread each or one on"
+    " all, whichever it finds faster, and leaves out what the last layer computes for tokens that nobody reads. So a"
+    " difference in throughput is in part one of such code, which a peer could have behind it as well.",
+    "Saturation is a closed loop of 128 connections, eight full batches, with ours as with peers: ours is asked to"
+    " answer with the result (`Prefer: wait`). It comes first in each round and warms a server up. At the levels"
+    " times count from when a request was due: a peer's to its HTTP answer, ours to the pushed frame of a job whose"
+    " record was stored and whose message a durable queue had confirmed before. All processes of an arm, its broker"
+    " and the generator share the machine's cores.",
 )
 
 
@@ -49,6 +55,7 @@ def shown(outcome: Outcome) -> list[str]:
     found.append(f"- At saturation: {_saturated(outcome)}")
     for name, reason in outcome.failed().items():
         found.append(f"- {_title(name)} could not be measured: {reason}")
+    found += _few(outcome)
     for name in outcome.names():
         if lost := outcome.errors(name):
             found.append(
@@ -73,7 +80,7 @@ def table(outcome: Outcome) -> Table:
     rows = []
     for name in outcome.names():
         times = [_times(outcome, name, share) for share in SHARES]
-        cpu = outcome.median(name, SHARES[0], lambda level: level.cpu_ms)
+        cpu = outcome.cpu_ms(name, SHARES[0])
         rows.append([_title(name), *times, _short(outcome.throughput(name)), _short(cpu)])
     return Table(head=head, rows=rows)
 
@@ -81,9 +88,10 @@ def table(outcome: Outcome) -> Table:
 def _measured(outcome: Outcome) -> list[Part]:
     figures: list[Figure] = judged(outcome)
     return [
-        f"Bare loop: {outcome.loop}, {_short(outcome.rate)} texts/s. Medians of {len(outcome.rounds)} rounds; CPU is of"
-        f" all processes of an arm, for a request at {SHARES[0]:.0%}. A dash: it does not keep up, so that times grow"
-        " with the length of the run.",
+        f"Bare loop: {outcome.loop}, {_short(outcome.rate)} texts/s. Rounds: {len(outcome.rounds)}; times are of all"
+        " their requests together, in which the arm kept up; saturation is their median. CPU is of all processes of an"
+        f" arm, for a request at {SHARES[0]:.0%}. A dash: it does not keep up, so that times grow with the length of"
+        " the run; higher levels, and those far above saturation, are left out.",
         table(outcome),
         Lines(lines=[figure.line() for figure in figures]),
         Picture(
@@ -99,9 +107,7 @@ def _picture(outcome: Outcome) -> str:
         Series(
             name=_title(name),
             points=[
-                (100 * share, outcome.median(name, share, p99_ms))
-                for share in SHARES
-                if outcome.kept_up(name, share)
+                (100 * share, outcome.p99_ms(name, share)) for share in SHARES if outcome.kept_up(name, share)
             ],
             kind="line and dots",
         )
@@ -114,15 +120,35 @@ def _picture(outcome: Outcome) -> str:
         series=series,
     )
     return chart(
-        f"Ours beside peers, {outcome.kind} model", "Medians of rounds; lower is better", [panel], width=820
+        f"Ours beside peers, {outcome.kind} model", "All rounds; lower is better", [panel], width=820
     )
+
+
+def _few(outcome: Outcome) -> list[str]:
+    """Return, by level, how many requests a p99 is of, and how far the rounds by themselves are apart."""
+    found = []
+    for share in SHARES:
+        there = [name for name in outcome.names() if outcome.kept_up(name, share)]
+        if not there:
+            continue
+        fewest = min(outcome.latencies(name, share).count for name in there)
+        line = f"- At {share:.0%} a p99 is of {fewest:,} requests"
+        if len(outcome.rounds) > 1:
+            spread = (f"{_title(name)} {_range(outcome.p99s_ms(name, share))}" for name in there)
+            line += f"; round by round it is, in ms: {', '.join(spread)}"
+        found.append(f"{line}.")
+    return found
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{_short(min(values))} to {_short(max(values))}"
 
 
 def _bare(outcome: Outcome) -> str:
     every = []
     for name in outcome.rounds[0].bare:
         rates = [one.bare[name] for one in outcome.rounds]
-        spread = f" ({_short(min(rates))} to {_short(max(rates))})" if len(rates) > 1 else ""
+        spread = f" ({_range(rates)})" if len(rates) > 1 else ""
         every.append(f"{name} {_short(statistics.median(rates))}{spread}")
     words = f"Bare loops do, in texts/s: {', '.join(every)}."
     return f"{words} Where they differ much between rounds, the machine was not idle."
@@ -132,8 +158,8 @@ def _at(outcome: Outcome, share: float) -> str:
     there = [name for name in outcome.names() if outcome.kept_up(name, share)]
     if not there:
         return "no arm keeps up."
-    ranked = sorted(there, key=lambda name: outcome.median(name, share, p99_ms))
-    order = ", ".join(f"{_title(name)} {_short(outcome.median(name, share, p99_ms))}" for name in ranked)
+    ranked = sorted(there, key=lambda name: outcome.p99_ms(name, share))
+    order = ", ".join(f"{_title(name)} {_short(outcome.p99_ms(name, share))}" for name in ranked)
     behind = [name for name in outcome.names() if name not in there]
     words = f"p99 in ms from the best on: {order}."
     if behind:
@@ -182,8 +208,8 @@ def _promises() -> list[str]:
 def _times(outcome: Outcome, name: str, share: float) -> str:
     if not outcome.kept_up(name, share):
         return "-"
-    p50 = outcome.median(name, share, lambda level: level.p50_ms)
-    return f"{_short(p50)} / {_short(outcome.median(name, share, p99_ms))}"
+    p50 = outcome.p50_ms(name, share)
+    return f"{_short(p50)} / {_short(outcome.p99_ms(name, share))}"
 
 
 def _title(name: str) -> str:

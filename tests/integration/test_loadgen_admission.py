@@ -82,6 +82,18 @@ async def test_a_closed_loop_counts_what_is_answered() -> None:
     assert len(set(bodies)) == len(bodies)
 
 
+async def test_a_closed_loop_that_asks_for_results_counts_results() -> None:
+    """A 202 is none: it says that the server did not wait until the end."""
+    async with answering([answer(200), answer(202)]) as (url, requests):
+        order = Closed(
+            url=url, prefer="wait=60", expect=200, seconds=0.2, warm_s=0.0, connections=2, texts=400
+        )
+        found = await ask("loadgen.closedloop", order, Rate, within_s=30)
+    assert found.accepted == found.jobs > 0
+    assert found.refused["202"] == pytest.approx(found.accepted, abs=4)
+    assert all(b"\r\nPrefer: wait=60\r\n" in one for one in requests)
+
+
 async def test_a_closed_loop_counts_the_jobs_of_batches() -> None:
     """As many as the answer says were accepted, which may be fewer than were sent."""
     async with answering([answer(202, b'{"jobs":[],"accepted":3,"refused":1}')]) as (url, requests):

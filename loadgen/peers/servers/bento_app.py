@@ -20,13 +20,13 @@ Texts = Annotated[list[str], BeforeValidator(_listed)]
 
 
 @bentoml.service(
-    workers=1,
+    workers=ORDER.workers,
     traffic={"timeout": 120, "max_concurrency": 1024},
     logging={"access": {"enabled": False}},
     metrics={"enabled": False},
 )
 class Classify:
-    """One worker with one session."""
+    """Each worker has a session."""
 
     def __init__(self) -> None:
         self.classifier = Classifier(ORDER)

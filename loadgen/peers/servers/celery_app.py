@@ -1,4 +1,4 @@
-"""`celery -A loadgen.peers.servers.celery_app worker`: the model behind Celery with celery-batches, one worker process.
+"""`celery -A loadgen.peers.servers.celery_app worker`: the model behind Celery with celery-batches.
 
 Results go to Redis, whatever the broker is: that backend announces each, so that nobody has to ask.
 """

@@ -1,4 +1,4 @@
-"""`python -m loadgen.peers.servers.litserve_app`: the model behind LitServe, one worker, one front."""
+"""`python -m loadgen.peers.servers.litserve_app`: the model behind LitServe, with its workers and one front."""
 
 from typing import Any
 
@@ -40,7 +40,9 @@ def main() -> None:
     """Serve until SIGTERM."""
     order = ordered()
     api = Api(max_batch_size=order.rows, batch_timeout=order.wait_ms / 1000, api_path=PATH)
-    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=1, timeout=120)
+    server = litserve.LitServer(
+        api, accelerator="cpu", workers_per_device=order.workers, timeout=120, fast_queue=True
+    )
     server.run(host=HOST, port=order.port, num_api_servers=1, log_level="warning", generate_client_file=False)
 
 

@@ -1,4 +1,4 @@
-"""`python -m loadgen.peers.servers.mosec_app`: the model behind mosec's front in Rust, one worker.
+"""`python -m loadgen.peers.servers.mosec_app`: the model behind mosec's front in Rust, with its workers.
 
 Its arguments come after this module's name, as mosec wants them: `--port`, `--wait` and their like.
 """
@@ -28,7 +28,9 @@ def main() -> None:
     order = ordered()
     server = Server()
     wait_ms = round(order.wait_ms)
-    server.append_worker(Classify, num=1, max_batch_size=order.rows, max_wait_time=wait_ms, route=PATH)
+    server.append_worker(
+        Classify, num=order.workers, max_batch_size=order.rows, max_wait_time=wait_ms, route=PATH
+    )
     server.run()
 
 

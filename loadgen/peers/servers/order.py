@@ -14,8 +14,9 @@ HOST: Final = "127.0.0.1"
 class Order:
     """What a peer is to serve, and where: handed over in the environment, since URLs hold passwords.
 
-    ``rows`` is the most texts of a batch, ``wait_ms`` how long a batch is waited for, ``max_length`` in tokens.
-    ``spin`` lets the threads of a session wait for their next work by spinning, as ONNX Runtime does by default.
+    ``workers`` run a session of ``threads`` threads each. ``rows`` is the most texts of a batch, ``wait_ms`` how long a
+    batch is waited for, ``max_length`` in tokens. ``spin`` lets the threads of a session wait for their next work by
+    spinning, as ONNX Runtime does by default.
     """
 
     folder: str
@@ -23,6 +24,7 @@ class Order:
     max_length: int
     pad_id: int
     threads: int
+    workers: int
     rows: int
     port: int
     wait_ms: float

@@ -1,4 +1,4 @@
-"""`python -m loadgen.peers.servers.ray_app`: the model behind Ray Serve, one replica, one proxy."""
+"""`python -m loadgen.peers.servers.ray_app`: the model behind Ray Serve, with its replicas and one proxy."""
 
 import os
 import signal
@@ -17,9 +17,9 @@ ORDER = ordered()
 ONGOING = 256
 
 
-@serve.deployment(num_replicas=1, max_ongoing_requests=ONGOING, ray_actor_options={"num_cpus": 1})
+@serve.deployment(num_replicas=ORDER.workers, max_ongoing_requests=ONGOING, ray_actor_options={"num_cpus": 1})
 class Classify:
-    """One replica with one session."""
+    """Each replica has a session."""
 
     def __init__(self) -> None:
         self.classifier = Classifier(ORDER)
@@ -39,7 +39,8 @@ def main() -> None:
     """Serve until SIGTERM."""
     ending = {signal.SIGTERM, signal.SIGINT}
     ray.init(
-        num_cpus=max(ORDER.threads, 2),
+        num_cpus=max(ORDER.threads * ORDER.workers, 2),
+        _node_ip_address=HOST,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="warning",

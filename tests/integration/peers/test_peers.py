@@ -1,6 +1,8 @@
 """The harness of peers, with a peer that our own environment can run; the real ones are too large for the tests."""
 
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +23,6 @@ from loadgen.peers.measuring import Effort, Task, our_arm, peer_arm
 from loadgen.peers.roster import PEERS, Peer
 from loadgen.peers.running import running
 from loadgen.peers.servers.order import Order
-from loadgen.saturation import EXPECTED_SHARE
 from tests.tinymodel import LABELS, MAX_LENGTH, make_tiny_model
 
 TEXTS = ("good plot", "bad film", "good good film", "bad")
@@ -52,6 +53,7 @@ def order(tmp_path: Path) -> Order:
         max_length=MAX_LENGTH,
         pad_id=0,
         threads=1,
+        workers=1,
         rows=16,
         port=0,
         wait_ms=0,
@@ -66,8 +68,7 @@ async def task_of(order: Order, rates: Mapping[float, float]) -> Task:
         model=order.folder,
         order=order,
         rates=rates,
-        bare_per_s=100.0,
-        effort=Effort(seconds=1.0, warm_s=0.2),
+        effort=Effort(seconds=1.0, first_s=0.2, warm_s=0.2),
         seed=0,
         texts=TEXTS,
         known=known.scores,
@@ -88,6 +89,15 @@ async def test_a_peer_is_measured_at_each_level_and_at_saturation(order: Order) 
     assert not found.refused
 
 
+async def test_levels_far_above_saturation_are_left_out(order: Order) -> None:
+    """They would cost their time and tell nothing; lower ones are run."""
+    said: list[str] = []
+    task = replace(await task_of(order, {0.3: 30.0, 0.6: 100_000.0}), say=said.append)
+    found = await peer_arm(plain(), task, python=PYTHON)
+    assert [level.share for level in found.levels] == [0.3]
+    assert "  plain: 60%, 100000/s, is left out, being far above saturation" in said
+
+
 async def test_a_peer_that_answers_otherwise_than_the_model_is_not_measured(order: Order) -> None:
     """The error says how many answers differ."""
     with pytest.raises(OperatorError, match="Plain answers 4 of 4 texts otherwise than the bare model"):
@@ -95,12 +105,13 @@ async def test_a_peer_that_answers_otherwise_than_the_model_is_not_measured(orde
 
 
 async def test_ours_is_measured_to_the_pushed_frame_and_at_saturation(order: Order) -> None:
-    """At a level every job is pushed; more is offered than a model does that takes 100 ms for 16."""
+    """At a level every job is pushed; a model that takes 100 ms for 16 does 160 a second for 128 that wait."""
     task = replace(await task_of(order, {0.3: 30.0}), model="simulated:20,5", texts=(), known=())
-    found = await our_arm("streams", replace(task, bare_per_s=160 / EXPECTED_SHARE))
+    found = await our_arm("streams", task)
     assert found.levels[0].answered == found.levels[0].offered > 0
     assert found.levels[0].p50_ms > 20
     assert 80 < found.saturated_per_s < 200
+    assert not found.refused
 
 
 async def test_our_answers_are_compared_as_well(order: Order) -> None:
@@ -138,7 +149,7 @@ async def test_rounds_end_in_a_report_that_names_what_could_not_be_measured(tmp_
         peers={"plain": plain(), "mosec": missing},
         brokers=[],
         python=PYTHON,
-        effort=Effort(seconds=1.0, warm_s=0.2),
+        effort=Effort(seconds=1.0, first_s=0.2, warm_s=0.2),
         rounds=1,
         say=lambda text: None,
         show=shown.extend,
@@ -161,6 +172,33 @@ async def test_rounds_end_in_a_report_that_names_what_could_not_be_measured(tmp_
     assert all(peer.lacks in words for peer in PEERS.values())
     data = msgspec.json.decode(page.with_suffix(".json").read_bytes())
     assert set(data["outcomes"][0]["rounds"][0]["arms"]) == {"plain"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing_running(number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM in mid-run end what was started, in order, with one line and a status of their own."""
+    argv = [sys.executable, "-m", "loadgen.peers", "--kind", "builtin", "--broker", "streams", "--peer"]
+    argv += ["mosec", "--seconds", "1", "--no-report", "--python", sys.executable]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as run:
+        try:
+            assert run.stderr is not None, "it has a pipe"
+            # Ours comes first, and what it started is there once it answers.
+            said = ""
+            while "ours (streams): answers after" not in said:
+                line = run.stderr.readline()
+                assert line, said
+                said += line
+            children = psutil.Process(run.pid).children(recursive=True)
+            assert len(children) >= 3, said
+            run.send_signal(number)
+            rest = run.stderr.read()
+            assert run.wait(30) == 130, rest
+            assert "peers: interrupted" in rest
+            assert "Traceback" not in rest
+            _, alive = psutil.wait_procs(children, timeout=10)
+            assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+        finally:
+            run.kill()
 
 
 def test_without_the_peers_environment_one_line_says_how_to_make_it(

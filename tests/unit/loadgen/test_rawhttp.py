@@ -12,11 +12,13 @@ ANSWER = b"HTTP/1.1 202 Accepted\r\ncontent-length: 5\r\nretry-after: 3\r\n\r\nh
 
 
 def test_a_request_says_where_it_goes_and_how_long_it_is() -> None:
-    """Host, type and length; the key only where there is one."""
+    """Host, type and length; key and preference only where there is one."""
     plain = rawhttp.post("127.0.0.1:80", "/v1/infer", b"{}")
     assert plain.startswith(b"POST /v1/infer HTTP/1.1\r\nHost: 127.0.0.1:80\r\n")
     assert plain.endswith(b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
     assert b"Authorization" not in plain
+    assert b"Prefer" not in plain
+    assert b"\r\nPrefer: wait=60\r\n" in rawhttp.post("h", "/", b"", prefer="wait=60")
     assert b"\r\nAuthorization: Bearer secret\r\n" in rawhttp.post("h", "/", b"", key="secret")
 
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
+from loadgen.latencies import Latencies
 from loadgen.peers.rounds import SHARES, Arm, Level, Outcome, Round
 
 BARE = {"arrival order": 80.0, "one by one": 100.0}
 
 
 def level(share: float, p99_ms: float, *, answered: int = 100, invalid: Sequence[str] = ()) -> Level:
-    """Return a level of 100 requests."""
+    """Return a level of 100 requests, those of the upper half of which took ``p99_ms``, the others half of that."""
+    kept = Latencies()
+    for number in range(answered):
+        kept.record_ms(p99_ms / (2 if number < 50 else 1))
     return Level(
         share=share,
         rate=share * 100,
@@ -18,7 +22,7 @@ def level(share: float, p99_ms: float, *, answered: int = 100, invalid: Sequence
         p50_ms=p99_ms / 2,
         p99_ms=p99_ms,
         cpu_ms=4.0,
-        encoded="",
+        encoded=kept.encode(),
         invalid=list(invalid),
     )
 

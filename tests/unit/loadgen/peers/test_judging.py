@@ -1,5 +1,7 @@
 """Ours over the best peer's."""
 
+import pytest
+
 from loadgen.figures import Figure
 from loadgen.peers.judging import best_at, best_saturated, judged
 from loadgen.peers.rounds import Arm, Outcome, our_name
@@ -62,7 +64,7 @@ def test_nothing_is_judged_where_no_peer_keeps_up() -> None:
     """Our time is told without a goal; a peer that gives nothing at saturation is infinitely slower."""
     found = lines(outcome({OURS: arm(10, per_s=50), "mosec": arm(9_000, per_s=0)}))
     told = found["peers builtin, ours (streams), 30%, our p99, where no peer keeps up"]
-    assert (told.value, told.goal) == (10, "")
+    assert (round(told.value), told.goal) == (10, "")
     assert found[
         "peers builtin, ours (streams), saturation, our throughput over the best peer's (mosec)"
     ].holds
@@ -81,4 +83,4 @@ def test_ours_alone_is_told_without_a_ratio() -> None:
     found = lines(outcome({OURS: arm(10, per_s=50)}, failed={"mosec": "not installed"}))
     assert not any(figure.goal for figure in found.values())
     assert found["peers builtin, ours (streams), saturation"].value == 50
-    assert found["peers builtin, ours (streams), 30%, p50"].value == 5
+    assert found["peers builtin, ours (streams), 30%, p50"].value == pytest.approx(5, rel=1e-2)

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from loadgen import bareloops
 from loadgen.peers.rounds import IN_TIME_MS, SIMPLE, Arm, best_simple, our_name, turned
 from tests.unit.loadgen.peers.outcomes import arm, level, outcome
@@ -31,17 +33,30 @@ def test_an_arm_keeps_up_when_nearly_all_are_answered_in_time() -> None:
     assert not level(0.3, IN_TIME_MS + 1).kept_up
 
 
-def test_what_is_told_is_the_median_of_rounds() -> None:
-    """Of times and of throughput."""
+def test_times_are_of_all_requests_of_rounds_and_throughput_is_their_median() -> None:
+    """Of 300 requests the p99 is the fourth from the top, whichever round it is of; each round's own is told beside."""
     found = outcome(*({OURS: arm(p99_ms, per_s=per_s)} for p99_ms, per_s in ((10, 1), (30, 9), (11, 5))))
-    assert found.median(OURS, 0.3, lambda one: one.p99_ms) == 11
+    assert found.latencies(OURS, 0.3).count == 300
+    assert found.p50_ms(OURS, 0.3) == pytest.approx(10, rel=1e-2)
+    assert found.p99_ms(OURS, 0.3) == pytest.approx(30, rel=1e-2)
+    assert found.p99s_ms(OURS, 0.3) == [10, 30, 11]
     assert found.throughput(OURS) == 5
 
 
+def test_a_round_that_was_not_kept_up_with_gives_no_times() -> None:
+    """They would be those of the length of the run."""
+    good, bad = arm(10, per_s=1), arm(9_000, per_s=1)
+    found = outcome({"mosec": good}, {"mosec": bad}, {"mosec": good})
+    assert found.p99_ms("mosec", 0.3) == pytest.approx(10, rel=1e-2)
+    assert found.p99s_ms("mosec", 0.3) == [10, 10]
+    assert found.cpu_ms("mosec", 0.3) == 4
+
+
 def test_a_level_that_was_left_out_has_no_time() -> None:
-    """Its median is nan, and nobody keeps up with it."""
+    """It is nan, as its CPU is, and nobody keeps up with it."""
     found = outcome({OURS: arm(10, per_s=1)})
-    assert math.isnan(found.median(OURS, 0.95, lambda one: one.p99_ms))
+    assert math.isnan(found.p99_ms(OURS, 0.95))
+    assert math.isnan(found.cpu_ms(OURS, 0.95))
     assert not found.kept_up(OURS, 0.95)
 
 

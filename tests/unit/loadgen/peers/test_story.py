@@ -51,6 +51,17 @@ def test_bare_loops_are_told_with_their_spread() -> None:
     assert "arrival order 80.0, one by one 100." in shown(outcome(one))[0]
 
 
+def test_how_many_requests_a_p99_is_of_is_said_with_its_spread() -> None:
+    """The fewest of any arm, and each arm's least and most; a level that nobody keeps up with is left out."""
+    said = shown(outcome(*({OURS: arm(p99_ms, per_s=1), "mosec": arm(20, per_s=1)} for p99_ms in (10, 30))))
+    assert (
+        "- At 30% a p99 is of 200 requests; round by round it is, in ms: ours (streams) 10.0 to 30.0,"
+        " mosec 20.0 to 20.0."
+    ) in said
+    assert not any(line.startswith("- At 60% a p99") for line in said)
+    assert "- At 30% a p99 is of 100 requests." in shown(outcome({OURS: arm(10, per_s=1)}))
+
+
 def test_lost_requests_and_doubtful_runs_are_said() -> None:
     """Both make figures worth less."""
     levels = [level(0.3, 10.0, answered=99, invalid=["late"])]

@@ -13,6 +13,7 @@ def test_an_order_comes_out_of_the_environment_as_it_went_in(monkeypatch: pytest
         max_length=128,
         pad_id=0,
         threads=2,
+        workers=3,
         rows=16,
         port=20_000,
         wait_ms=2.5,
