@@ -47,7 +47,7 @@ class Sending:
     def __init__(self, plan: Plan, made: Requests, ledger: Ledger, poll: Poll, address: Address) -> None:
         self._plan, self._made, self._ledger, self._poll = plan, made, ledger, poll
         self.pool = Pool(poll, address, plan.connections, answered=self._answered, failed=ledger.fail)
-        self._feeds = Feeds(poll, key=plan.key, ended=self._ended, failed=ledger.fail)
+        self._feeds = Feeds(poll, target=plan.url, key=plan.key, ended=self._ended, failed=ledger.fail)
         self._decode = msgspec.json.Decoder(Accepted).decode
         self.ids = JobIds(len(made) if plan.follow == "records" else 0)
         self.start_s = self._tick_s = 0.0
@@ -63,7 +63,7 @@ class Sending:
         own_s = time.process_time()
         self.start_s = start_s = clock()
         for number, due in enumerate(ledger.due_s):
-            if number == ledger.first and number:
+            if number == ledger.first and plan.warm_s:
                 self._until(start_s + plan.warm_s)
                 meter.restart()
                 own_s = time.process_time()

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.generator.ledger import Ledger
-from loadgen.generator.plan import Plan
+from loadgen.generator.plan import MOST_PATIENCE_S, Plan
 from loadgen.generator.report import Latency, Report, Second, latency
 from loadgen.latencies import Latencies
+from loadgen.schedules import MOST_SECONDS
 
 MOST_LAG_MS: Final = 1.0
 BUSY_SHARE: Final = 0.8
@@ -123,7 +124,8 @@ def _timeline(
     if not len(due):
         return []
     latest = max(float(np.nanmax(one)) for one in (due, accepted, ended) if not np.isnan(one).all())
-    length = math.floor(latest - opens_s) + 1
+    # A stamp of a record may say anything.
+    length = math.floor(min(latest - opens_s, MOST_SECONDS + MOST_PATIENCE_S)) + 1
     came, left = _stays(*everyone)
     came, left = np.sort(came), np.sort(np.maximum(left, came))
     counts = [_by_second(one - opens_s, length) for one in (due, accepted, ended)]
@@ -149,8 +151,8 @@ def _timeline(
 
 
 def _by_second(times: Times, length: int) -> NDArray[np.int64]:
-    places = np.floor(times[~np.isnan(times)]).astype(np.int64)
-    return np.bincount(np.clip(places, 0, length - 1), minlength=length)
+    places = np.clip(np.floor(times[~np.isnan(times)]), 0, length - 1).astype(np.int64)
+    return np.bincount(places, minlength=length)
 
 
 def _nearest(ordered: Times, share: float) -> float | None:
