@@ -61,7 +61,9 @@ def report(plan: Plan, ledger: Ledger, *, began_at: str, used: Used) -> Report:
         lag=lag,
         batches=ledger.batches.batches(),
         timeline=_timeline(due, accepted, ended, (accepted_all, ended_all), opens_s=opens_s),
-        mean_in_system=_mean_in_system(accepted_all, ended_all, opens_s, closes_s),
+        mean_in_system=None
+        if plan.follow == "nothing"
+        else _mean_in_system(accepted_all, ended_all, opens_s, closes_s),
         at_open=_in_system(accepted_all, ended_all, opens_s),
         at_close=_in_system(accepted_all, ended_all, closes_s),
         last_after_s=_last_after_s(sent, ended),
