@@ -170,10 +170,8 @@ async def test_a_notifier_that_refuses_is_a_lost_push() -> None:
 )
 async def test_a_key_goes_to_the_targets_host_alone(stream_url: str) -> None:
     """Wherever else a 202 points, nobody is connected to, and the jobs are counted."""
-    told = [
-        answer("202 Accepted", json.dumps({"job_id": str(n), "stream_url": stream_url}).encode())
-        for n in range(20)
-    ]
+    bodies = [json.dumps({"job_id": str(n), "stream_url": stream_url}).encode() for n in range(20)]
+    told = [answer("202 Accepted", body) for body in bodies]
     async with fake_ingress(answers=told) as it:
         found = await generated(msgspec.structs.replace(plan_for(it, follow="push"), key="secret"))
     kind = "push_lost" if stream_url == "//[" else "push_elsewhere"
@@ -193,13 +191,13 @@ async def test_ids_that_cannot_be_followed_are_counted() -> None:
     assert found.errors == {"bad_answer": 16, "not_ended": 4}
 
 
-@pytest.mark.parametrize("told", [b"HTTP/1.1 fine\r\nContent-Length: 0\r\n\r\n", b"SSH", b""])
+@pytest.mark.parametrize("told", [b"HTTP/1.1 fine\r\nContent-Length: 0\r\n\r\n", b"SSH"])
 async def test_a_server_that_answers_nonsense_for_a_record_does_not_keep_a_run(told: bytes) -> None:
     """It is asked again until patience is over."""
     async with fake_ingress(record=lambda _: told) as it:
         found = await generated(plan_for(it, follow="records", patience_s=0.5))
     assert sum(found.errors.values()) == found.accepted == 20
-    assert set(found.errors) <= {"bad_answer", "connection_lost", "not_ended"}
+    assert set(found.errors) <= {"bad_answer", "connection_lost"}
 
 
 async def test_a_stamp_that_is_none_does_not_keep_a_run() -> None:
@@ -343,7 +341,7 @@ async def test_a_closed_loop_ends_with_its_command() -> None:
             *(sys.executable, "-m", "loadgen", "closed", "--target", it.url, "--threads", "2"),
             stdout=asyncio.subprocess.DEVNULL,
         )
-        await eventually(lambda: len(it.submits) == 2, what="its requests", within_s=WITHIN_S)
+        await eventually(lambda: len(it.submits) == 2, what="its requests")
         (child,) = psutil.Process(process.pid).children()
         process.kill()
         await process.wait()
