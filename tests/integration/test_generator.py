@@ -504,3 +504,21 @@ def test_a_file_of_a_load_is_read_to_its_bound(tmp_path: Path, capsys: pytest.Ca
     assert len(loads._times(long)) == 1_000_001
     long.write_text("0.5\n\n \n0.7\n")
     assert loads._times(long) == [0.5, 0.7]
+
+
+async def test_an_interrupted_load_says_so() -> None:
+    """It ends at once with 130, one line, and without its generator."""
+    async with fake_ingress() as it:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "loadgen", "--url", it.url, "--rate", "50", "--seconds", "600"),
+            *("--follow", "nothing"),
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await eventually(lambda: it.submits, what="its requests")
+        (child,) = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        _, said = await process.communicate()
+    assert process.returncode == 130
+    assert said == b"loadgen: interrupted: there is no report\n"
+    assert not child.is_running()
