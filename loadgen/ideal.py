@@ -80,24 +80,25 @@ def course(report: Report) -> Course:
 
 
 def throughput(report: Report) -> float:
-    """Return the jobs done a second within the count: what came in, and what was under way at its ends.
+    """Return the jobs done a second within the count: what was accepted in it, and what was under way at its ends.
 
     Without the jobs under way an overloaded server would be said to do all that it ever did, in a time that ended
-    before. nan when nothing was accepted.
+    before. Of what ended so much was done as of all that ever ended. nan when nothing was accepted.
     """
     if not report.accepted:
         return float("nan")
-    ended = report.accepted + report.at_open - report.at_close
-    return ended * report.done / report.accepted / report.seconds
+    accepted = sum(one.accepted for one in report.timeline if one.at_s < report.seconds)
+    ended = accepted + report.at_open - report.at_close
+    return ended * report.done / max(1, sum(report.statuses.values())) / report.seconds
 
 
 def over(measured: Course, best: Course) -> Over:
-    """Return the measured over the ideal; both of the same arrivals."""
+    """Return the measured over the ideal, both of the same arrivals; nan over an ideal that takes no time."""
     return Over(
-        mean=measured.mean_ms / best.mean_ms,
-        p50=measured.p50_ms / best.p50_ms,
-        p99=measured.p99_ms / best.p99_ms,
-        throughput=measured.throughput / best.throughput,
+        mean=_ratio(measured.mean_ms, best.mean_ms),
+        p50=_ratio(measured.p50_ms, best.p50_ms),
+        p99=_ratio(measured.p99_ms, best.p99_ms),
+        throughput=_ratio(measured.throughput, best.throughput),
     )
 
 
@@ -109,6 +110,10 @@ def _course(done: Sequence[Outcome], rate: float) -> Course:
         p99_ms=percentile(times, 0.99),
         throughput=rate,
     )
+
+
+def _ratio(measured: float, best: float) -> float:
+    return measured / best if best else float("nan")
 
 
 def _number(value: float | None) -> float:

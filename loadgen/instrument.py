@@ -43,7 +43,7 @@ BRIEF: Final = Effort(
     steady_s=1.0,
     generator_s=1.0,
     short=True,
-    ingress=ingress.Effort(rate=100.0, steady_s=0.5, probe_s=0.3, confirm_s=0.5, most=200.0),
+    ingress=ingress.Effort(rate=100.0, steady_s=0.5, probe_s=0.3, confirm_s=0.5, most=100.0),
     costs=measuring.Effort(rate=100.0, seconds=1.0, waiting=20, sockets=20, engine_jobs=50),
 )
 EFFORTS: Final = {"full": FULL, "quick": QUICK, "brief": BRIEF}

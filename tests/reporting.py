@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from loadgen.generator.plan import Plan, Schedule
 from loadgen.generator.report import Batches, Report, Second, latency
+from loadgen.ideal import Course
 from loadgen.latencies import Latencies
-from loadgen.reports.measured import Best, Run
+from loadgen.reports.measured import Run
 
 
 def report(
@@ -18,6 +19,7 @@ def report(
     sizes: dict[int, int] | None = None,
     accepted: int | None = None,
     compute_ms: float | None = 5.0,
+    others_cpu_s: float = 0.1,
 ) -> Report:
     """Return a report of jobs that took so long each; ``left`` of them were under way when the load ended."""
     kept = Latencies()
@@ -61,7 +63,7 @@ def report(
         last_after_s=0.1,
         cached=0,
         own_cpu_s=0.1,
-        others_cpu_s=0.1,
+        others_cpu_s=others_cpu_s,
         cpu_s={},
         invalid=list(invalid),
     )
@@ -73,7 +75,7 @@ def run(
     *,
     load: str = "10",
     number: int = 0,
-    best: Best | None = None,
+    best: Course | None = None,
     tries: Sequence[list[str]] = (),
 ) -> Run:
     """Return a run of batches of at most four."""

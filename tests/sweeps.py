@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from loadgen.generator.plan import Plan, Schedule
-from loadgen.generator.report import Batches, Latency, Report, latency
+from loadgen.generator.report import Batches, Latency, Report, Second, latency
 from loadgen.latencies import Latencies
 from loadgen.sweeping.row import Law, Row
 from loadgen.sweeping.swept import Server, Swept
@@ -71,6 +71,7 @@ def latencies(*values_ms: float) -> Latency:
 def report(**given: Any) -> Report:
     """Return a run of 10 s in which 100 jobs came and were done, each 100 ms after it came."""
     times = latencies(*[100.0] * 100)
+    accepted = given.get("accepted", 100)
     wanted: dict[str, Any] = {
         "plan": Plan(schedule=Schedule(kind="poisson", rate=10.0, seconds=12.0), warm_s=2.0),
         "began_at": "2026-01-31T12:00:00Z",
@@ -92,7 +93,9 @@ def report(**given: Any) -> Report:
             padded_tokens=1200,
             compute_ms=5.0,
         ),
-        "timeline": [],
+        "timeline": [
+            Second(at_s=0, due=100, accepted=accepted, ended=0, in_system=0, p50_ms=None, p99_ms=None)
+        ],
         "mean_in_system": 1.02,
         "at_open": 1,
         "at_close": 1,

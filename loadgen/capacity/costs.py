@@ -48,7 +48,7 @@ class JobCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """A job in the engine's process, when batches are full: microseconds of CPU, and jobs a batch."""
+    """A job in the engine's process while jobs wait for it: microseconds of CPU, and jobs a batch."""
 
     model: str
     cpu_us: float

@@ -10,8 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from loadgen.capacity.costs import BATCHER, INGRESS, NOTIFIER, RABBITMQ, VALKEY, Costs, JobCosts
-from loadgen.capacity.pagewords import BROKERS, COMMANDS, GROWS, METHOD, NOT_YET, SHARDING, TITLES, TTL, WHY
+from loadgen.capacity.pagewords import (
+    BROKERS,
+    COMMANDS,
+    FORKS,
+    GROWS,
+    METHOD,
+    NOT_YET,
+    SHARDING,
+    TITLES,
+    TTL,
+    WHY,
+)
 from loadgen.capacity.sizing import (
+    GIB,
     HOST_CORES,
     SOCKETS_A_NOTIFIER,
     USED_SHARE,
@@ -28,6 +40,7 @@ LOADS: Final = (10_000.0, 1_000_000.0)
 RESULT_TTL_S: Final = 3_600.0
 SHORT_TTL_S: Final = 60.0
 SOCKETS: Final = 1_000_000
+WAITING_JOBS: Final = 1_000_000
 COMPONENTS: Final = (INGRESS, VALKEY, RABBITMQ, BATCHER, NOTIFIER)
 WIDTH: Final = 130
 NOTHING: Final = "none"
@@ -110,6 +123,12 @@ def _bounds(costs: Costs) -> Iterable[str]:
             f"**{BROKERS[one.broker]}**: {_whole(first.per_s)} jobs/s, by {WHY[first.name]}; {then}."
         )
     yield _listed(lines)
+    rates = sorted({_whole(one.rate) for one in costs.jobs})
+    yield _filled(
+        f"All of these follow from the costs at {' and '.join(rates)} jobs/s, and none was run into. A job costs less"
+        " when more are under way, so one deployment carries rather more than this, and the deployments and cores that"
+        " follow are rather too many; only a run at such a rate tells how many."
+    )
 
 
 def _worked(costs: Costs, jobs_per_s: float) -> Iterable[str]:
@@ -160,9 +179,12 @@ def _memory(costs: Costs) -> Iterable[str]:
     rows = []
     for one in costs.jobs:
         plans = [sized(one, [], jobs_per_s=load, result_ttl_s=SHORT_TTL_S) for load in LOADS]
-        waiting = f"{_whole(one.waiting_bytes * SOCKETS / 1e6)} MB"
+        waiting = f"{_rate(one.waiting_bytes * WAITING_JOBS / GIB)} GiB"
         rows.append([BROKERS[one.broker], *(f"{_rate(plan.redis_gib)} GiB" for plan in plans), waiting])
-    yield _table(["", *(f"records at {_whole(load)}/s" for load in LOADS), "a million jobs that wait"], rows)
+    yield _table(
+        ["in Redis", *(f"records at {_whole(load)}/s" for load in LOADS), "a million jobs that wait"], rows
+    )
+    yield _filled(FORKS)
     yield _filled(
         f"A million open sockets take {_whole(notifiers)} notifiers, each of which takes"
         f" {_whole(SOCKETS_A_NOTIFIER)}, and"

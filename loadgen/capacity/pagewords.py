@@ -90,6 +90,10 @@ TTL: Final = (
     " memory. Clients"
     " that have results pushed need them for a minute or less."
 )
+FORKS: Final = (
+    "Redis forks to rewrite its append-only file, and may need as much memory again while that lasts; and what waits in"
+    " RabbitMQ takes room there too. Neither is in these figures."
+)
 NOT_YET: Final = (
     "**More than one Redis in a deployment.** So a load above the bound needs several deployments, and something"
     " in front"

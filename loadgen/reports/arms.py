@@ -38,8 +38,9 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """An offered load: ``rate`` in jobs a second, or ``share`` (1 is all) of what is done one by one."""
+    """An offered load as it was named: ``rate`` in jobs a second, or ``share`` (1: all) of what is done one by one."""
 
+    name: str
     rate: float | None = None
     share: float | None = None
 
@@ -77,10 +78,11 @@ def arms(texts: Sequence[str]) -> list[Arm]:
 
 def loads(text: str) -> list[Load]:
     """Read loads, separated by commas. Raises `OperatorError` that names the wrong one and what is allowed."""
-    parts = text.split(",")
-    if len(parts) > MOST_LOADS or len(set(parts)) < len(parts):
+    parts = [part.strip() for part in text.split(",")]
+    found = [_load(part) for part in parts[: MOST_LOADS + 1]]
+    if len(found) > MOST_LOADS or len({(one.rate, one.share) for one in found}) < len(found):
         raise OperatorError(f"loads {text!r}: {MOST_LOADS} at most, and none twice")
-    return [_load(part) for part in parts]
+    return found
 
 
 def turned(given: Sequence[Arm], number: int) -> list[Arm]:
@@ -105,4 +107,4 @@ def _load(text: str) -> Load:
             f"load {text!r} is not allowed: it must be jobs a second (150), up to {MOST_RATE:g},"
             f" or a share of what is done one by one (75%), up to {100 * MOST_SHARE:g}%"
         )
-    return Load(share=value / 100) if shared else Load(rate=value)
+    return Load(name=text, share=value / 100) if shared else Load(name=text, rate=value)

@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import uvloop
-
-from inferq.errors import OperatorError
+from loadgen.completed import completed
 from loadgen.reports.arms import ALLOWED_ARM
 from loadgen.reports.benchmark import Bench
 from loadgen.reports.environment import ROOT, model_name
@@ -62,13 +60,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print tables, write the report. Raises `OperatorError` for what cannot be run."""
-    try:
-        page = uvloop.run(Bench(options, command=_command(options)).run())
-    except ConnectionError as error:
-        raise OperatorError(f"a run failed: {error}") from error
-    sys.stdout.write(f"\nreport: {page}\n")
-    return 0
+    """Measure, print tables, write the report; 2 when a run failed for good, 130 after Ctrl-C.
+
+    Raises `OperatorError` for what cannot be run.
+    """
+    return completed("benchmark", Bench(options, command=_command(options)).run(), _say)
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -87,3 +83,8 @@ def _word(name: str, value: object) -> str:
     if name == "model":
         return model_name(str(value))
     return f"{value:g}" if isinstance(value, float) else f"{value}"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

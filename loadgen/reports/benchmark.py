@@ -1,33 +1,33 @@
 """The benchmark: configurations at loads, each run on a pipeline of its own, in turn, round after round."""
 
 import argparse
+import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from inferq.errors import OperatorError
-from inferq.modelfolder import resolve
+from inferq.errors import OperatorError, first_line
 from inferq.modelspec import ModelKind, parse
 from inferq.rabbitnode import find_rabbitmq_server
 from inferq.settings import load
-from loadgen.bareloops import ALONE, tokenised
+from loadgen.bareloops import ALONE
 from loadgen.deployment import deployed
-from loadgen.fitted import read_fitted
-from loadgen.generator.plan import Plan, Schedule, due_s, texts_of
+from loadgen.generator.plan import Plan, Schedule
 from loadgen.generator.run import generated
+from loadgen.ideal import Course
 from loadgen.reports import arms
 from loadgen.reports.arms import Arm, turned
-from loadgen.reports.best import best
-from loadgen.reports.comparison import Asked, compared, heading, table
+from loadgen.reports.comparison import LEGEND, Asked, compared, heading, table
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment, model_name
 from loadgen.reports.files import write
-from loadgen.reports.measured import Best, Run, cells, three
+from loadgen.reports.measured import Run, cells, three
 from loadgen.saturation import bare, saturating
+from loadgen.simulated import fitted_of, simulated_plan
 
 TRIES: Final = 2
 MOST_ROUNDS: Final = 100
@@ -58,7 +58,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace, *, command: str) -> None:
         self._options, self._command = options, command
         self._arms = arms.arms(options.arms)
-        self._loads = arms.loads(options.loads)
+        self._given = arms.loads(options.loads)
         _within("SECONDS", options.seconds, 1, MOST_SECONDS)
         _within("--rounds", options.rounds, 1, MOST_ROUNDS)
         _within("--batchers", options.batchers, 1, MOST_BATCHERS)
@@ -75,20 +75,44 @@ class Bench:
             "precision": options.precision,
             "batchers": str(options.batchers),
         }
+        self._place = {arm.label: number for number, arm in enumerate(self._arms)}
+        self._loads: list[_Load] = []
+        self._capacity: float | None = None
+        self._runs: list[Run] = []
+        self._began_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    async def run(self) -> Path:
-        """Measure and write; return the report's path."""
+    async def run(self) -> None:
+        """Measure, print tables, write the report; of what there is where a run fails or all is cancelled.
+
+        Raises `ConnectionError` or `OperatorError` when a run failed for good.
+        """
+        try:
+            await self._measure()
+        except asyncio.CancelledError:
+            self._tell("it was interrupted")
+            raise
+        except (OSError, OperatorError) as error:
+            # What was measured so far may have taken an hour: it is said and written, as what it is.
+            self._tell(f"a run failed, {first_line(error)}")
+            raise
+        self._tell()
+
+    async def _measure(self) -> None:
+        if any(one.share for one in self._given):
+            self._capacity = await self._one_by_one()
+        self._loads = [_Load(name=one.name, rate=one.at(self._capacity or 0.0)) for one in self._given]
+        await self._rounds()
+
+    def _tell(self, ended_early: str = "") -> None:
+        """Print and write what was measured; ``ended_early`` says why that is not all."""
         options = self._options
-        began_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        capacity = await self._capacity() if any(one.share for one in self._loads) else None
-        loads = [
-            _Load(name=name, rate=one.at(capacity or 0.0))
-            for name, one in zip(options.loads.split(","), self._loads, strict=True)
-        ]
-        runs = await self._rounds(loads)
+        if not self._runs:
+            _say("no run was over, so there is no report")
+            return
+        runs = sorted(self._runs, key=lambda run: (self._place[run.arm], run.number))
         asked = Asked(
             arms=self._arms,
-            loads={one.name: one.rate for one in loads},
+            loads={one.name: one.rate for one in self._loads},
             seconds=options.seconds,
             warm_s=options.warm,
             rounds=options.rounds,
@@ -99,27 +123,32 @@ class Bench:
             batchers=options.batchers,
             budget_ms=options.budget,
             patience_s=self._patience_s,
-            capacity=capacity,
+            capacity=self._capacity,
         )
-        for one in loads:
+        for one in self._loads:
             found = [cell for cell in cells(runs) if cell.load == one.name]
-            lines = aligned(table(found, short=True))
-            sys.stdout.write("\n".join(["", heading(one.name, one.rate), *lines, ""]))
+            if found:
+                lines = aligned(table(found, short=True))
+                sys.stdout.write("\n".join(["", heading(one.name, one.rate), *lines, ""]))
+        sys.stdout.write(f"\n{LEGEND}\n")
         document = compared(
             asked,
             runs,
             command=self._command,
-            began_at=began_at,
+            began_at=self._began_at,
             environment=self._environment,
             notes=self._notes,
+            ended_early=ended_early,
         )
-        return write(document, options.out, f"benchmark-{_filed(asked.model)}-{options.broker}")
+        page = write(document, options.out, f"benchmark-{_filed(asked.model)}-{options.broker}")
+        sys.stdout.write(f"\n{document.asked[0]}\n" if ended_early else "")
+        sys.stdout.write(f"\nreport: {page}\n")
 
-    async def _capacity(self) -> float:
+    async def _one_by_one(self) -> float:
         """Return what is done one by one at saturation, a second."""
         options = self._options
         _say("what is done one by one, at saturation")
-        expected = EXPECTED_SHARE * await _one_by_one(options.model)
+        expected = EXPECTED_SHARE * await _alone(options.model)
         for _ in range(CAPACITY_TRIES):
             found = await saturating(
                 options.broker,
@@ -137,21 +166,19 @@ class Bench:
             expected = 2 * max(expected, found.done_per_s)
         raise OperatorError("saturation was not reached one by one: give jobs a second instead of shares")
 
-    async def _rounds(self, loads: Sequence[_Load]) -> list[Run]:
-        found: list[Run] = []
-        total = self._options.rounds * len(loads) * len(self._arms)
+    async def _rounds(self) -> None:
+        total = self._options.rounds * len(self._loads) * len(self._arms)
         for number in range(self._options.rounds):
-            for one in loads:
+            for one in self._loads:
                 for arm in turned(self._arms, number):
                     run = await until_valid(partial(self._once, one, arm, number), say=_say)
-                    found.append(run)
+                    self._runs.append(run)
                     _say(
-                        f"{len(found)} of {total}: {three(one.rate)} jobs/s, {arm.label}: {three(run.throughput)} done"
-                        f" a second, p50 {three(run.pushed_ms(0.5))}, p99 {three(run.pushed_ms(0.99))} ms"
+                        f"{len(self._runs)} of {total}: {three(one.rate)} jobs/s, {arm.label}:"
+                        f" {three(run.throughput)} done a second, p50 {three(run.pushed_ms(0.5))},"
+                        f" p99 {three(run.pushed_ms(0.99))} ms"
                         + (f", INVALID: {'; '.join(run.report.invalid)}" if run.report.invalid else "")
                     )
-        order = {arm.label: number for number, arm in enumerate(self._arms)}
-        return sorted(found, key=lambda run: (order[run.arm], run.number))
 
     async def _once(self, one: _Load, arm: Arm, number: int, tries: Sequence[list[str]]) -> Run:
         options = self._options
@@ -172,30 +199,21 @@ class Bench:
             )
             report = await generated(plan)
             warm = deployment.warm
+        try:
+            ideal: Course | None = simulated_plan(plan, settings, fitted_of(settings, warm)).course
+        except ValueError:
+            ideal = (
+                None  # There is none of several batchers, of very long runs, and where nothing was fitted.
+            )
         return Run(
             load=one.name,
             arm=arm.label,
             number=number,
             full=settings.max_batch_size,
             report=report,
-            best=self._best(plan, changes, warm),
+            best=ideal,
             tries=list(tries),
         )
-
-    def _best(self, plan: Plan, changes: Mapping[str, str], warm: Mapping[str, Any]) -> Best | None:
-        """Return the ideal; None where there is none: for several batchers, and where nothing was fitted."""
-        if self._options.batchers > 1:
-            return None
-        try:
-            fitted = read_fitted(warm)
-        except ValueError:
-            return None
-        due = due_s(plan.schedule, plan.seed)
-        texts = texts_of(plan.inputs, len(due), plan.seed)
-        folder = resolve(parse(self._options.model))
-        rows = tokenised(folder, texts)[0] if folder is not None else [text.split() for text in texts]
-        settings, _ = load({}, changes)
-        return best(fitted, settings, due, [len(row) for row in rows], warm_s=plan.warm_s)
 
 
 async def until_valid(
@@ -203,26 +221,30 @@ async def until_valid(
 ) -> Run:
     """Run once, and once more where that was invalid or failed; ``once`` is told why the tries before it did not count.
 
-    Raises `ConnectionError` when the last try failed.
+    Where the last try failed, an invalid run before it is what there is. Raises `ConnectionError` when there is none.
     """
     tries: list[list[str]] = []
+    kept: Run | None = None
     while True:
         last = len(tries) + 1 >= TRIES
         try:
             run = await once(tries)
         except ConnectionError as error:
             if last:
-                raise
+                if kept is None:
+                    raise
+                say(f"the second try failed, so the first one stands: {first_line(error)}")
+                return kept
             reasons = [f"it failed: {error}"]
         else:
             if run.valid or last:
                 return run
-            reasons = run.report.invalid
+            kept, reasons = run, run.report.invalid
         say(f"again: {'; '.join(reasons)}")
         tries.append(reasons)
 
 
-async def _one_by_one(model: str) -> float:
+async def _alone(model: str) -> float:
     """Return about what the engine alone does of one by one, a second."""
     spec = parse(model)
     if spec.kind is ModelKind.SIMULATED:
@@ -238,9 +260,11 @@ def _within(name: str, value: float, least: float, most: float) -> None:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > MOST_NOTES_BYTES:
+        with path.open("rb") as file:
+            read = file.read(MOST_NOTES_BYTES + 1)
+        if len(read) > MOST_NOTES_BYTES:
             raise OperatorError(f"--notes {path}: {MOST_NOTES_BYTES:,} bytes are the most")
-        return path.read_text(encoding="utf-8")
+        return read.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"--notes {path} cannot be read: {error}") from error
 

@@ -13,6 +13,9 @@ from loadgen.reports.findings import findings
 from loadgen.reports.measured import QUANTITIES, Cell, Run, cells, percentile_ms, three
 
 SEEN: Final = ("accepted", "throughput", "p50", "p90", "p99", "goodput")
+LEGEND: Final = (
+    "p50/ideal, p99/ideal: time from acceptance to the stored result, over that of a server without overhead"
+)
 _STEPS_A_NINE: Final = 12
 _HOW: Final = (
     "Each run starts a pipeline of its own on this machine, with nothing cached, and ends it. Within a round all"
@@ -22,9 +25,11 @@ _HOW: Final = (
     " Figures are medians of the rounds, with the least and the most in brackets. Throughput is of the time in which"
     " load was offered; latency is of all jobs that were due in it, however long after it they were done. *In time* is"
     " the share of what was offered that was done within the budget. *Model* is the engine's time for a batch over its"
-    " jobs. *Over ideal* is the time from acceptance to the stored result over that on a virtual clock, on which the"
-    " batcher's own planner serves the same arrivals with the cost that it fitted at its warm-up, and nothing but the"
-    " engine takes time. [How all this is measured](README.md)."
+    " jobs; it and the columns on batches and padding (the share of tokens that carry nothing) are of all batches that"
+    " carried such jobs, also of those that ran after the load had ended. *Over ideal* is the time from acceptance to"
+    " the stored result over that on a virtual clock, on which the batcher's own planner serves the same arrivals with"
+    " the cost that it fitted at its warm-up, and nothing but the engine takes time: how many times as long jobs took"
+    " as they would on a server without overhead. [How all this is measured](README.md)."
 )
 
 
@@ -50,6 +55,11 @@ class Asked:
     patience_s: float
     capacity: float | None = None
 
+    @property
+    def runs(self) -> int:
+        """How many runs that makes."""
+        return len(self.arms) * len(self.loads) * self.rounds
+
     def words(self) -> list[str]:
         """Return it in paragraphs."""
         names = ", ".join(f"`{arm.label}`" for arm in self.arms)
@@ -58,9 +68,10 @@ class Asked:
             f"How do the configurations {names} compare at {rates}? `B:W` is batches of at most B jobs and a window of"
             " W ms (none: a batch is closed as soon as the engine has room), `slo:T` steers for T ms.",
             f"Model {self.model}, broker {self.broker}, {self.batchers} batcher{'s' if self.batchers > 1 else ''};"
-            f" {self.seconds:g} s a run after {self.warm_s:g} s of warm-up, {self.rounds} rounds, arrivals"
-            f" {self.schedule}, texts that do not repeat, seed {self.seed}; the budget is {self.budget_ms:g} ms, and"
-            f" jobs are waited for until {self.patience_s:g} s after the load.",
+            f" {self.seconds:g} s a run after {self.warm_s:g} s of warm-up,"
+            f" {self.rounds} round{'s' if self.rounds > 1 else ''}, arrivals {self.schedule}, texts that do not repeat,"
+            f" seed {self.seed}; the budget is {self.budget_ms:g} ms, and jobs are waited for until"
+            f" {self.patience_s:g} s after the load.",
         ]
         if self.capacity is not None:
             said.append(
@@ -78,24 +89,31 @@ def compared(
     began_at: str,
     environment: Mapping[str, str],
     notes: str = "",
+    ended_early: str = "",
 ) -> Document:
-    """Return the report; ``notes`` is Markdown that somebody wrote about it."""
+    """Return the report; ``notes`` is Markdown that somebody wrote about it.
+
+    ``ended_early`` says why not all runs were made, and is empty where they were.
+    """
     found = cells(runs)
+    early = f"**Not whole: {ended_early}. {len(runs)} of {asked.runs} runs were made, and all here is of them alone.**"
     sections = [
         _section(name, rate, [cell for cell in found if cell.load == name])
         for name, rate in asked.loads.items()
+        if any(cell.load == name for cell in found)
     ]
     if notes:
         sections.insert(0, Section(title="What it shows", parts=(notes.strip(),)))
     sections.append(Section(title="How it was measured", parts=(_HOW,)))
     return Document(
-        title=f"{', '.join(arm.label for arm in asked.arms)}: {asked.model} on {asked.broker}",
-        asked=asked.words(),
+        title=f"{', '.join(arm.label for arm in asked.arms)}: {asked.model} on {asked.broker}"
+        + (" (not whole)" if ended_early else ""),
+        asked=[*([early] if ended_early else []), *asked.words()],
         command=command,
         began_at=began_at,
         environment=environment,
         sections=sections,
-        data={"asked": asked, "medians": medians(found), "runs": list(runs)},
+        data={"asked": asked, "ended_early": ended_early, "medians": medians(found), "runs": list(runs)},
     )
 
 
@@ -140,7 +158,7 @@ def _section(name: str, rate: float, found: Sequence[Cell]) -> Section:
         Picture(
             name=f"{file}-time",
             svg=_over_time(name, rate, found),
-            about=f"Jobs under way and latency over time at {_load(name, rate)}",
+            about=f"Jobs under way, in the queue above all, and latency over time at {_load(name, rate)}",
         ),
         Picture(
             name=f"{file}-batches",
@@ -180,19 +198,27 @@ def _curve(cell: Cell) -> list[tuple[float, float]]:
 
 
 def _over_time(name: str, rate: float, found: Sequence[Cell]) -> str:
-    seconds = Axis(label="since the count began, s")
+    # One scale for both panels, to the last thing that happened.
+    last = max(
+        (one.at_s + 1 for cell in found for run in cell.counted for one in run.report.timeline), default=1
+    )
+    seconds = Axis(label="since the count began, s", least=last)
     panels = [
         Panel(
-            title="jobs accepted and not ended",
+            title="jobs under way: in the queue, the engine, or on their way back",
             x=seconds,
             y=Axis(label="jobs at the end of each second", least=10),
-            series=[Series(name=cell.arm, points=_at_ends(_by_second(cell, "in_system"))) for cell in found],
+            series=[
+                Series(name=cell.arm, points=_shifted(_by_second(cell, "in_system"), 1)) for cell in found
+            ],
         ),
         Panel(
             title="p99 of the jobs that were due in each second",
             x=seconds,
             y=Axis(label="latency, ms", scale="log"),
-            series=[Series(name=cell.arm, points=_by_second(cell, "p99_ms")) for cell in found],
+            series=[
+                Series(name=cell.arm, points=_shifted(_by_second(cell, "p99_ms"), 0.5)) for cell in found
+            ],
         ),
     ]
     return chart(heading(name, rate), "medians of the counted rounds", panels)
@@ -208,9 +234,9 @@ def _by_second(cell: Cell, field: str) -> list[tuple[float, float]]:
     return [(at_s, statistics.median(found)) for at_s, found in sorted(values.items())]
 
 
-def _at_ends(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return what is known of the end of each second where the second ends."""
-    return [(at_s + 1, value) for at_s, value in points]
+def _shifted(points: list[tuple[float, float]], by_s: float) -> list[tuple[float, float]]:
+    """Return what is known of each second's end, or of all of it, where that end or its middle is."""
+    return [(at_s + by_s, value) for at_s, value in points]
 
 
 def _batches(name: str, rate: float, found: Sequence[Cell]) -> str:

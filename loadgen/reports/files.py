@@ -34,5 +34,8 @@ def write(document: Document, folder: Path, name: str) -> Path:
 
 
 def _free(folder: Path, stem: str) -> str:
+    """Return a name that no report has, whole or in part; a report's JSON alone is worth as much as its page."""
     names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-    return next(name for name in names if not (folder / f"{name}.md").exists())
+    return next(
+        name for name in names if not any((folder / f"{name}{end}").exists() for end in (".md", ".json"))
+    )

@@ -17,23 +17,17 @@ from typing import Final
 import msgspec
 
 from loadgen.generator.report import Report
+from loadgen.ideal import Course, Over, course, over, throughput
 from loadgen.latencies import Latencies
 
 NONE: Final = "none"
-
-
-class Best(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server without overhead gives for the same arrivals, policy and fitted cost."""
-
-    p50_ms: float
-    p99_ms: float
-    throughput: float
+_NO_IDEAL: Final = Course(mean_ms=math.nan, p50_ms=math.nan, p99_ms=math.nan, throughput=math.nan)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run of one configuration at one load; ``number`` is its round, ``full`` the most jobs in a batch.
 
-    ``tries`` says why each earlier try of it was invalid.
+    ``tries`` says why each earlier try of it did not count, ``best`` what a server without overhead gives for its plan.
     """
 
     load: str
@@ -41,7 +35,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     full: int
     report: Report
-    best: Best | None = None
+    best: Course | None = None
     tries: list[list[str]] = []
 
     @property
@@ -55,11 +49,19 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.report.offered / self.report.seconds
 
     @property
+    def behind_s(self) -> float:
+        """How long the load took to offer what was under way when it ended."""
+        return self.report.at_close / self.rate if self.rate else 0.0
+
+    @property
     def throughput(self) -> float:
-        """Jobs ended a second while load was offered."""
-        report = self.report
-        accepted = sum(one.accepted for one in report.timeline if one.at_s < report.seconds)
-        return (accepted + report.at_open - report.at_close) / report.seconds
+        """Jobs done a second while load was offered; 0 when nothing was accepted."""
+        return throughput(self.report) if self.report.accepted else 0.0
+
+    @property
+    def over_ideal(self) -> Over:
+        """Measured over ideal; nan where there is no ideal."""
+        return over(course(self.report), self.best or _NO_IDEAL)
 
     @property
     def not_ended(self) -> int:
@@ -130,17 +132,13 @@ def three(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a share in per cent."""
-    return f"{100 * value:.1f} %"
+    """Return a share in per cent, with so many digits that only all of it is 100."""
+    shown = (f"{100 * value:.{places}f}" for places in (1, 2, 3, 4))
+    return next((f"{one} %" for one in shown if value >= 1 or float(one) < 100), "below 100 %")
 
 
 def _known(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _over(run: Run, measured: float | None, best: Callable[[Best], float]) -> float:
-    ideal = best(run.best) if run.best is not None else math.nan
-    return _known(measured) / ideal if ideal else math.nan
 
 
 QUANTITIES: Final = (
@@ -148,7 +146,7 @@ QUANTITIES: Final = (
         name="accepted",
         head="accepted",
         short="accepted",
-        of=lambda r: r.report.accepted / r.report.offered,
+        of=lambda r: r.report.accepted / r.report.offered if r.report.offered else math.nan,
         form=percent,
     ),
     Quantity(
@@ -186,14 +184,14 @@ QUANTITIES: Final = (
         name="over ideal p50",
         head="p50 over ideal",
         short="p50/ideal",
-        of=lambda r: _over(r, r.report.stored.p50_ms, lambda best: best.p50_ms),
+        of=lambda r: r.over_ideal.p50,
         form=three,
     ),
     Quantity(
         name="over ideal p99",
         head="p99 over ideal",
         short="p99/ideal",
-        of=lambda r: _over(r, r.report.stored.p99_ms, lambda best: best.p99_ms),
+        of=lambda r: r.over_ideal.p99,
         form=three,
     ),
 )

@@ -3,38 +3,32 @@
 1. A page names the source after the number, in a comment that no reader sees: ``761 jobs a second <!-- batching.md:
    builtin, streams, throughput at saturation -->`` (on one line). The page may show fewer digits than the report.
 2. A whole table stands between ``<!-- figures: FILE: KEY -->`` and ``<!-- /figures -->``; ``{row}`` and ``{column}`` in
-   the key are a cell's (the column in lower case). A column called *goal* is the lines' goal.
-3. A number with a unit that is marked neither way was measured by nobody who can be asked: it has to be marked, or
-   listed with the reason why it is no measurement. What stands in code is a sample, and powers of two of KiB and more
-   are sizes of buffers.
+   the key are a cell's (the column in lower case). A column called *goal* is the lines' goal. Each row has as many
+   cells as the head: a page would show none of the others, and nobody would have compared them.
+3. A unit right after the number is the report's, where that has one: 13 s are not 13 ms.
+
+Numbers that are marked neither way are found by `loadgen.reports.unmarked`.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import Final
 
-from loadgen.reports.sources import FENCE, NUMBER, Source, cells_of
+from loadgen.reports.sources import NUMBER, Source, cells_of
 
 Sources = Callable[[str], Source]
 """Gives the figures of a report by its file's name; `KeyError` where there is none."""
 
-_MARK: Final = re.compile(
-    rf"(?P<number>{NUMBER})(?P<unit>[^\d<>|\n]{{0,40}}?)<!-- (?P<file>[\w.-]+): (?P<key>.+?) -->"
+MARK: Final = re.compile(
+    rf"(?<![\w.,])(?P<number>{NUMBER})(?P<unit>[^\d<>|\n]{{0,40}}?)<!-- (?P<file>[\w.-]+): (?P<key>.+?) -->"
 )
 _ANY_MARK: Final = re.compile(r"<!-- [\w.-]+\.(?:md|json): .+? -->")
-_OPEN: Final = re.compile(r"^<!-- figures: (?P<file>[\w.-]+): (?P<key>.+?) -->$")
-_CLOSE: Final = "<!-- /figures -->"
+OPEN: Final = re.compile(r"^<!-- figures: (?P<file>[\w.-]+): (?P<key>.+?) -->$")
+CLOSE: Final = "<!-- /figures -->"
 _NTH: Final = re.compile(r"^(?P<key>.+) \[(?P<nth>\d)\]$")
-_UNSEEN: Final = re.compile(r"`[^`]*`|<!--.*?-->|\]\([^)]*\)")
-_UNIT: Final = (
-    r"(?:ms|µs|us|ns|kB|MB|GB|KiB|MiB|GiB|jobs/s|texts/s|/s)\b"
-    r"|%|per cent\b|times\b|(?:[a-z]+ ){1,4}a second\b"
-)
-_MEASURED: Final = re.compile(rf"(?<![\w.,/-])(?P<number>\d[\d,]*(?:\.\d+)?) ?(?P<unit>{_UNIT})")
-_SECONDS: Final = re.compile(r"(?<![\w.,/-])\d[\d,]*\.\d+ ?s\b")
-_BINARY: Final = ("KiB", "MiB", "GiB")
+_UNIT: Final = re.compile(r" ?(?P<unit>ms|µs|us|ns|s|kB|MB|GB|KiB|MiB|GiB|%)(?![\w/])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,39 +45,19 @@ def checked(page: str, sources: Sources) -> tuple[str, list[Fault]]:
     lines, block = [], None
     head: list[str] = []
     for number, line in enumerate(page.splitlines(), 1):
-        opened = _OPEN.match(line)
+        opened = OPEN.match(line)
         if opened is not None:
             block, head = opened, []
-        elif line == _CLOSE:
+        elif line == CLOSE:
             block = None
         elif block is not None and line.startswith("|"):
             head, line = _table_line(line, head, block, sources, number, faults)
-        elif block is None:
+        else:
             line = _prose_line(line, sources, number, faults)
         lines.append(line)
     if block is not None:
-        faults.append(Fault(line=len(lines), text=f"a table of figures has no {_CLOSE} after it"))
+        faults.append(Fault(line=len(lines), text=f"a table of figures has no {CLOSE} after it"))
     return "\n".join(lines) + ("\n" if page.endswith("\n") else ""), faults
-
-
-def unmarked(page: str) -> Iterator[Fault]:
-    """Yield the numbers with units that name no report; the text is the line."""
-    fenced = within = False
-    for number, line in enumerate(page.splitlines(), 1):
-        if FENCE.match(line):
-            fenced = not fenced
-        within = (within or _OPEN.match(line) is not None) and line != _CLOSE
-        if fenced or within:
-            continue
-        plain = _UNSEEN.sub(" ", _MARK.sub(" ", line))
-        if _SECONDS.search(plain) or any(not _buffer(found) for found in _MEASURED.finditer(plain)):
-            yield Fault(line=number, text=line)
-
-
-def _buffer(found: re.Match[str]) -> bool:
-    """Whether it is the size of a buffer: a power of two."""
-    shown = found["number"].replace(",", "")
-    return found["unit"] in _BINARY and shown.isdigit() and int(shown).bit_count() == 1
 
 
 def _prose_line(line: str, sources: Sources, number: int, faults: list[Fault]) -> str:
@@ -92,20 +66,28 @@ def _prose_line(line: str, sources: Sources, number: int, faults: list[Fault]) -
         if expected is None:
             faults.append(Fault(line=number, text=f"{mark['file']} has no figure {mark['key']!r}"))
             return mark[0]
-        right = _as_shown(mark["number"], expected)
+        number_shown, unit = expected
+        seen = _UNIT.match(mark["unit"])
+        if seen is not None and unit and seen["unit"] != unit:
+            faults.append(
+                Fault(line=number, text=f"in {seen['unit']}, but {mark['file']}: {mark['key']} is in {unit}")
+            )
+        right = _as_shown(mark["number"], number_shown)
         if right != mark["number"]:
             faults.append(
-                Fault(line=number, text=f"{mark['number']}, but {mark['file']}: {mark['key']} is {expected}")
+                Fault(
+                    line=number, text=f"{mark['number']}, but {mark['file']}: {mark['key']} is {number_shown}"
+                )
             )
         return f"{right}{mark[0][len(mark['number']) :]}"
 
-    ends = {mark.end() for mark in _MARK.finditer(line)}
+    ends = {mark.end() for mark in MARK.finditer(line)}
     faults += [
         Fault(line=number, text=f"there is no number right before {loose[0]}")
         for loose in _ANY_MARK.finditer(line)
         if loose.end() not in ends
     ]
-    return _MARK.sub(replaced, line)
+    return MARK.sub(replaced, line)
 
 
 def _table_line(
@@ -117,8 +99,11 @@ def _table_line(
         return row, line
     if set("".join(row)) <= set(":- "):
         return head, line
+    if len(row) != len(head):
+        faults.append(Fault(line=number, text=f"{len(row)} cells under a head of {len(head)}"))
+        return head, line
     right, goal = [row[0]], ""
-    for column, cell in zip(head[1:], row[1:], strict=False):
+    for column, cell in zip(head[1:], row[1:], strict=True):
         if column == "goal":
             right.append(cell)
             continue
@@ -138,13 +123,17 @@ def _table_line(
     return head, f"| {' | '.join(right)} |"
 
 
-def _expected(file: str, key: str, sources: Sources) -> str | None:
-    """Return the number that a key means."""
+def _expected(file: str, key: str, sources: Sources) -> tuple[str, str] | None:
+    """Return the number that a key means, and the unit right after it or at the end of its column; empty for none."""
     nth = _NTH.match(key)
-    shown = _source(file, sources).get(nth["key"] if nth else key)
-    numbers = re.findall(NUMBER, shown or "")
+    name = nth["key"] if nth else key
+    shown = _source(file, sources).get(name, "")
+    numbers = list(re.finditer(NUMBER, shown))
     place = int(nth["nth"]) - 1 if nth else 0
-    return numbers[place] if 0 <= place < len(numbers) else None
+    if not 0 <= place < len(numbers):
+        return None
+    unit = _UNIT.match(shown, numbers[place].end()) or _UNIT.fullmatch(name.rpartition(",")[2])
+    return numbers[place][0], unit["unit"] if unit is not None else ""
 
 
 def _source(file: str, sources: Sources) -> Source:

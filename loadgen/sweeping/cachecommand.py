@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
+from loadgen.completed import completed
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment
 from loadgen.reports.files import write
@@ -46,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Test, print, write the report; 2 when it could not be done, 130 when it was interrupted."""
-    return options.completed("cache", _test(given), _say)
+    return completed("cache", _test(given), _say)
 
 
 async def _test(given: argparse.Namespace) -> None:
@@ -61,11 +62,11 @@ async def _test(given: argparse.Namespace) -> None:
         options.within("--rate", given.rate, 1, MOST_RATE)
     inputs = caching.Repeating(distinct=given.distinct, exponent=given.exponent)
     inputs.check()
+    folder = options.folder(given)
     wanted = options.wanted(given)
     ran_on = environment(given.model, given.precision)
     test = await caching.compared(wanted, inputs, effort, rate=given.rate, seed=given.seed, say=_say)
     sys.stdout.write("\n".join([*aligned(cached.table(test)), "", *cached.conclusions(test), ""]))
-    folder = options.folder(given)
     if folder is not None:
         paper = cached.document(test, command=options.command("cache", given, add), environment=ran_on)
         what = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in test.about.split()[0])

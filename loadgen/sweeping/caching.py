@@ -21,7 +21,7 @@ from loadgen.sweeping import cached, levels
 from loadgen.sweeping.cached import CacheTest, Run
 from loadgen.sweeping.guess import guessed
 from loadgen.sweeping.paper import about
-from loadgen.sweeping.search import Search
+from loadgen.sweeping.search import TRIES, Search
 from loadgen.sweeping.swept import STAMP
 from loadgen.sweeping.target import Own, Target, own
 from loadgen.texts import dealt
@@ -40,15 +40,19 @@ APPROACHES: Final = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How often, and how long (s) each arm is loaded: at the equal load, and in each try at saturation."""
+    """How often, and how long (s) each arm is loaded: at the equal load, and in each try at saturation.
+
+    After ``tries`` the most that was done stands for saturation, found or not.
+    """
 
     rounds: int
     equal_s: float
     try_s: float
+    tries: int = TRIES
 
 
 FULL: Final = Effort(rounds=3, equal_s=20.0, try_s=8.0)
-QUICK: Final = Effort(rounds=1, equal_s=1.5, try_s=1.0)
+QUICK: Final = Effort(rounds=1, equal_s=1.5, try_s=1.0, tries=1)
 # Slow, so that what a cache lets it do is still within what a small machine can pass on.
 QUICK_MODEL: Final = "simulated:30,10"
 QUICK_CONFIG: Final = "16:0"
@@ -149,14 +153,16 @@ class _Arm:
         warm_s = levels.warm_s(self._effort.try_s)
         search = Search(self._lightened(guess, warm_s + self._effort.try_s))
         best: Report | None = None
+        tried = 0
         while True:
             plan = self._plan(search.rate, self._effort.try_s, warm_s=warm_s)
             report = await generated(plan)
             search.tried(report.offered / report.seconds, throughput(report))
             if best is None or throughput(report) > throughput(best):
                 best = report
-            if search.capacity is not None:
-                return search.capacity, best
+            tried += 1
+            if search.capacity is not None or tried >= self._effort.tries:
+                return throughput(best), best
             await self._target.drained(within_s=PATIENCE_S)
 
     def _lightened(self, guess: float, seconds: float) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from inferq.errors import OperatorError
+from loadgen.completed import completed
 from loadgen.generator.run import generated
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment
@@ -50,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Sweep, print, write the report; 2 when it could not be done, 130 when it was interrupted."""
-    return options.completed("sweep", _sweep(given), _say)
+    return completed("sweep", _sweep(given), _say)
 
 
 def ordered(given: argparse.Namespace) -> Order:
@@ -71,7 +72,7 @@ def ordered(given: argparse.Namespace) -> Order:
     elif ways[1]:
         if given.first is None or given.last is None:
             raise OperatorError("--from and --to come together")
-        rates = levels.spread(given.first, given.last, given.steps or DEFAULT_STEPS)
+        rates = levels.spread(given.first, given.last, DEFAULT_STEPS if given.steps is None else given.steps)
     return Order(
         rates=rates,
         concurrencies=[] if given.concurrency is None else levels.in_flight(given.concurrency),
@@ -84,7 +85,7 @@ def ordered(given: argparse.Namespace) -> Order:
 
 
 async def _sweep(given: argparse.Namespace) -> None:
-    order = ordered(given)
+    order, folder = ordered(given), options.folder(given)
     ran_on = environment("" if given.url else given.model, given.precision)
     async with options.target(given) as target:
         _say(f"sweep of {about(target.server)}")
@@ -93,12 +94,12 @@ async def _sweep(given: argparse.Namespace) -> None:
             swept = await sweep.run()
         except (asyncio.CancelledError, ConnectionError, OperatorError):
             # What was measured so far may have taken an hour: it is said and written, as what it is.
-            _show(sweep.swept(), given, ran_on)
+            _show(sweep.swept(), given, folder, ran_on)
             raise
-    _show(swept, given, ran_on)
+    _show(swept, given, folder, ran_on)
 
 
-def _show(swept: Swept, given: argparse.Namespace, ran_on: dict[str, str]) -> None:
+def _show(swept: Swept, given: argparse.Namespace, folder: Path | None, ran_on: dict[str, str]) -> None:
     if not swept.rows:
         _say("no level was run to its end, so there is no report")
         return
@@ -107,7 +108,6 @@ def _show(swept: Swept, given: argparse.Namespace, ran_on: dict[str, str]) -> No
         if found is not None:
             sys.stdout.write("\n".join([*aligned(found), "", ""]))
     sys.stdout.write("\n".join([*conclusions(swept), ""]))
-    folder: Path | None = options.folder(given)
     if folder is not None:
         paper = document(swept, command=options.command("sweep", given, add), environment=ran_on)
         sys.stdout.write(f"\nreport: {write(paper, folder, _name(swept))}\n")

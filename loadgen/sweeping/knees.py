@@ -1,8 +1,8 @@
 """Is a knee where the server's capacity is? Whole pipelines with simulated models, whose capacity is given, are swept.
 
 A simulated model takes exactly so long for a batch and no core, so that what a pipeline can do is what it was given,
-less what its own work costs, about a millisecond a batch; so no batch is short beside that. Nothing of the given
-capacity goes into the sweep: it finds its levels by itself.
+less what its own work costs: one to two milliseconds a batch, and some more where cores are busy; so no batch is short
+beside that. Nothing of the given capacity goes into the sweep: it finds its levels by itself.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,9 @@ from loadgen.sweeping.swept import Swept, found
 from loadgen.sweeping.target import Own, own
 
 NEAR: Final = 0.10
-SHARES: Final = (0.2, 0.5, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4)
-QUICK_SHARES: Final = (0.3, 0.9, 1.3)
+# Close together where the knee is to be: what is asked is where it lies, not how the curve gets there.
+SHARES: Final = (0.7, 0.85, 0.95, 1.05, 1.2)
+QUICK_SHARES: Final = (0.5, 1.3)
 QUICK_S: Final = 2.0
 QUICK_TRY_S: Final = 1.0
 # A rate of a batch does not depend on its length, so neither is there a bound of tokens.
@@ -37,7 +38,7 @@ class Given:
     model: str
     config: str
     sessions: int = 1
-    seconds: float = 12.0
+    seconds: float = 10.0
 
     @property
     def capacity(self) -> float:
@@ -53,11 +54,13 @@ class Given:
         )
 
 
+# Batches take 70 ms or more, and a level is a hundred of them and about a thousand jobs: what its ends cut varies by
+# some ten jobs, below the 2 % that the knee's rule lets go missing. Jobs one by one would need minutes a level.
 SERVERS: Final = (
-    Given(name="one by one", model="simulated:20,0", config="1:0", seconds=20.0),
-    Given(name="runs are dear", model="simulated:20,1", config="16:0"),
-    Given(name="a window", model="simulated:20,4", config="8:20"),
-    Given(name="for a latency", model="simulated:15,2", config="slo"),
+    Given(name="small batches", model="simulated:40,5", config="8:0", seconds=12.0),
+    Given(name="runs are dear", model="simulated:60,2", config="16:0"),
+    Given(name="a window", model="simulated:50,3", config="16:20"),
+    Given(name="for a latency", model="simulated:40,2", config="slo"),
     Given(name="two at a time", model="simulated:60,3", config="16:0", sessions=2),
 )
 
@@ -88,7 +91,7 @@ async def swept(given: Given, *, quick: bool, say: Say) -> Swept:
 
 
 def judged(given: Given, swept: Swept, *, goals: bool) -> list[Figure]:
-    """Return the figures of a sweep; without ``goals`` they are only said.
+    """Return the figures of a sweep; without ``goals`` they are only said. A knee that was not found falls short.
 
     Raises:
         OperatorError: no level was overloaded.
@@ -98,8 +101,9 @@ def judged(given: Given, swept: Swept, *, goals: bool) -> list[Figure]:
     if knee.saturation is None:
         raise OperatorError(f"{name}: no level was overloaded, so there is no saturation")
     ratios = [(f"{name}, saturation over given capacity", knee.saturation / given.capacity)]
-    if knee.knee is not None:
-        ratios.insert(0, (f"{name}, knee over given capacity", knee.knee / given.capacity))
+    if knee.knee is not None or goals:
+        over = float("nan") if knee.knee is None else knee.knee / given.capacity
+        ratios.insert(0, (f"{name}, knee over given capacity", over))
     figures = [
         Figure(name=f"{name}, given capacity", value=given.capacity, unit="jobs/s"),
         *(

@@ -1,15 +1,11 @@
 """Options that commands which load a pipeline share: which one, how it is configured, and where the report goes."""
 
 import argparse
-import asyncio
 import shlex
-import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
-
-import uvloop
+from typing import Final
 
 from inferq.errors import OperatorError
 from inferq.rabbitnode import find_rabbitmq_server
@@ -21,8 +17,6 @@ from loadgen.sweeping.target import Own, Target, own, running
 FOLDER: Final = ROOT / "docs" / "benchmarks"
 MOST_BATCHERS: Final = 64
 MOST_SECONDS: Final = 3_600.0
-INTERRUPTED: Final = 130
-ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 PRECISIONS: Final = ("fp32", "int8", "fp16")
 # What a pipeline of its own is started with, and the defaults.
 STARTED_WITH: Final = {
@@ -98,8 +92,10 @@ async def target(options: argparse.Namespace) -> AsyncIterator[Target]:
 
 
 def folder(options: argparse.Namespace) -> Path | None:
-    """Return where the report goes; None for nowhere."""
+    """Return where the report goes; None for nowhere. Raises `OperatorError` for what is no folder, before all work."""
     named: Path | None = options.out
+    if named is not None and named.exists() and not named.is_dir():
+        raise OperatorError(f"--out {named} is not a folder")
     return named or (None if options.quick else FOLDER)
 
 
@@ -114,43 +110,6 @@ def command(name: str, options: argparse.Namespace, add: Callable[[argparse.Argu
             told = model_name(value) if field == "model" else f"{value}"
             words += [flag] if value is True else [flag, told]
     return shlex.join(["python", "-m", "loadgen", name, *words])
-
-
-def completed(name: str, work: Coroutine[Any, Any, None], say: Callable[[str], None]) -> int:
-    """Run a command's work to its end; 2 when it could not be done, `INTERRUPTED` after Ctrl-C or SIGTERM.
-
-    Both end the work once, so that its pipeline is stopped in order; what comes after the first changes nothing.
-    """
-    interrupted = False
-
-    async def whole() -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def on_signal() -> None:
-            nonlocal interrupted
-            if task is not None and not interrupted:
-                interrupted = True
-                say(f"{name}: interrupted; the pipeline is stopped")
-                task.cancel()
-
-        for number in ENDING:
-            loop.add_signal_handler(number, on_signal)
-        try:
-            await work
-        finally:
-            for number in ENDING:
-                loop.remove_signal_handler(number)
-
-    try:
-        uvloop.run(whole())
-    except (OperatorError, OSError) as error:
-        # An interrupt reaches the generator as well, which may be gone before we are.
-        if not interrupted:
-            say(f"{name}: {error}")
-            return 2
-    except asyncio.CancelledError:
-        pass  # It was interrupted, which is said already.
-    return INTERRUPTED if interrupted else 0
 
 
 def within(name: str, value: float, least: float, most: float) -> None:

@@ -127,7 +127,8 @@ def _at(swept: Swept, load: float) -> tuple[float, float] | None:
         if row.p99_ms is not None
     )
     for (below, done, ms), (above, done_after, ms_after) in pairwise(points):
-        if below <= load <= above:
+        # Chance may let two levels offer the same.
+        if below <= load <= above and below < above:
             part = (load - below) / (above - below)
             return done + part * (done_after - done), ms + part * (ms_after - ms)
     return None

@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import Final
 
 import msgspec
@@ -79,8 +79,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def curve(self) -> Level | None:
-        """What a knee is found from; None where nothing was done."""
-        if not (self.achieved > 0 and self.p99_ms is not None and self.p99_ms > 0):
+        """What a knee is found from; None where nothing was offered, or there is no time of what was done."""
+        if not self.offered > 0:
+            return None
+        if not self.achieved > 0:
+            return Level(offered=self.offered, achieved=0.0, p99_ms=inf)
+        if not self.p99_ms:
             return None
         return Level(offered=self.offered, achieved=self.achieved, p99_ms=self.p99_ms)
 

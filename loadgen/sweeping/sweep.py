@@ -13,12 +13,12 @@ from loadgen.generator.report import Report
 from loadgen.ideal import throughput
 from loadgen.parts import Say
 from loadgen.schedules import MOST_REQUESTS
+from loadgen.simulated import simulated_plan
 from loadgen.sweeping import closedform, levels
 from loadgen.sweeping.closed import closed
 from loadgen.sweeping.guess import guessed
 from loadgen.sweeping.row import Row, row
 from loadgen.sweeping.search import Search
-from loadgen.sweeping.simulated import simulated_plan
 from loadgen.sweeping.swept import STAMP, Swept
 from loadgen.sweeping.target import Target
 from loadgen.sweeping.words import line

@@ -78,9 +78,8 @@ def found(swept: Swept) -> Found:
             rule=inflight.RULE,
             why="" if bend else "nothing was done at the lightest level",
         )
-    curve = [row.curve for row in swept.rows]
-    levels = [level for level in curve if level is not None]
-    if not levels or len({level.offered for level in levels}) < len(levels):
+    levels = _judged(swept.rows)
+    if not levels:
         return Found(knee=None, saturation=None, rule=knee.Rule().words(), why="no level can be judged")
     seen = knee.find(levels)
     why = ""
@@ -91,3 +90,14 @@ def found(swept: Swept) -> Found:
             else "the lightest level did not keep up: begin with a lower one"
         )
     return Found(knee=seen.rate, saturation=seen.saturation, rule=seen.rule, why=why)
+
+
+def _judged(rows: Sequence[Row]) -> list[knee.Level]:
+    """Return the levels of an open loop; of two that chance let offer the same, the one that did less."""
+    least: dict[float, knee.Level] = {}
+    for level in (row.curve for row in rows):
+        if level is not None and (
+            level.offered not in least or level.achieved < least[level.offered].achieved
+        ):
+            least[level.offered] = level
+    return list(least.values())

@@ -16,7 +16,7 @@ from loadgen.fitted import Fitted
 from loadgen.generator.target import ask
 from loadgen.reports.arms import arm
 from loadgen.reports.environment import model_name
-from loadgen.sweeping.simulated import fitted_of
+from loadgen.simulated import fitted_of
 from loadgen.sweeping.swept import Server
 
 POLL_S: Final = 0.2

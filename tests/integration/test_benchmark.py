@@ -1,23 +1,30 @@
 """`scripts/benchmark.sh`: configurations on pipelines of their own, a table on the terminal, a report in a folder."""
 
+import argparse
+import asyncio
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
+import psutil
 import pytest
 
 import loadgen.__main__
 from inferq.modelfolder import builtin_path
-from loadgen.reports.benchmark import until_valid
+from loadgen.reports import benchcommand
+from loadgen.reports.benchmark import Bench, until_valid
 from loadgen.reports.environment import ROOT, commit, environment, model_name
 from loadgen.reports.measured import Run
 from tests.reporting import report, run
 
+ENDS_WITHIN_S = 60.0
 SHORT = ("--rounds", "1", "--warm", "0.5")
 
 
@@ -72,6 +79,74 @@ def test_a_comparison_ends_in_a_table_and_a_report(tmp_path: Path) -> None:
     assert [(one["arm"], one["report"]["accepted"]) for one in values["runs"]] == [("1:0", 80), ("16:20", 80)]
     assert values["runs"][0]["report"]["batches"]["sizes"] == {"1": 80}
     assert values["runs"][0]["best"]["p50_ms"] == pytest.approx(2.0, rel=0.5)
+
+
+async def test_an_interrupted_benchmark_writes_what_it_has_and_leaves_nothing_running(tmp_path: Path) -> None:
+    """Ctrl-C reaches every process of the terminal; the pipeline is stopped in order, and the report says so."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "loadgen", "benchmark", "40", "2", "1:0", "16:20", *SHORT),
+        *("--model", "simulated:1,1", "--out", str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert process.stderr is not None
+    seen: list[str] = []
+    try:
+        async with asyncio.timeout(ENDS_WITHIN_S):
+            while not (line := (await process.stderr.readline()).decode()).startswith("1 of 2"):
+                assert line, seen
+                seen.append(line)
+            children = psutil.Process(process.pid).children(recursive=True)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 130, err.decode()
+    assert b"interrupted; the pipeline is stopped" in err
+    assert b"Not whole: it was interrupted. 1 of 2 runs were made" in out
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    page, values = only_report(tmp_path)
+    assert "(not whole)" in page.splitlines()[0]
+    assert len(values["runs"]) == 1
+
+
+def test_a_run_that_fails_for_good_leaves_a_report_of_those_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says which part of the whole it is, and why; before the first run there is nothing to write."""
+    found = [run("1:0", report([10.0] * 10), load="40")]
+
+    async def once(*_: object) -> Run:
+        if not found:
+            raise ConnectionError("no answer")
+        return found.pop()
+
+    monkeypatch.setattr(Bench, "_once", once)
+    words = ["40", "2", "1:0", "16:20", *SHORT, "--model", "simulated:1,1", "--out", str(tmp_path)]
+    assert failing(words) == "no answer"
+    assert "**Not whole: a run failed, no answer. 1 of 2 runs were made" in only_report(tmp_path)[0]
+    assert failing(words) == "no answer"
+    assert len(list(tmp_path.glob("*.md"))) == 1
+    assert "no run was over, so there is no report" in capsys.readouterr().err
+
+
+def only_report(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Return the page and the values of the one report there."""
+    (page,) = folder.glob("*.md")
+    return page.read_text(), msgspec.json.decode(page.with_suffix(".json").read_bytes())
+
+
+def failing(words: Sequence[str]) -> str:
+    """Run a benchmark in this process; return why it failed."""
+    parser = argparse.ArgumentParser()
+    benchcommand.add(parser)
+    with pytest.raises(ConnectionError) as failed:
+        asyncio.run(Bench(parser.parse_args(words), command="the command").run())
+    return str(failed.value)
 
 
 def test_loads_in_shares_are_of_what_is_done_one_by_one(tmp_path: Path) -> None:
@@ -146,6 +221,21 @@ async def test_a_run_that_failed_is_run_again_once() -> None:
     assert found.tries == [["it failed: no answer"]]
     with pytest.raises(ConnectionError):
         await until_valid(once, say=lambda words: None)
+
+
+async def test_an_invalid_run_stands_where_its_second_try_failed() -> None:
+    """It is shown and marked; it is all that there is."""
+    first = run("1:0", report([1.0], invalid=["late"]))
+    left = [first]
+
+    async def once(tries: Sequence[list[str]]) -> Run:
+        if not left:
+            raise ConnectionError("no answer")
+        return left.pop()
+
+    said: list[str] = []
+    assert await until_valid(once, say=said.append) is first
+    assert said[-1] == "the second try failed, so the first one stands: no answer"
 
 
 def test_the_environment_names_the_machine_the_versions_and_the_model() -> None:

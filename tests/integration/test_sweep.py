@@ -48,7 +48,7 @@ async def test_a_sweep_finds_the_knee_of_a_whole_pipeline(target: Target) -> Non
     assert beyond.mean_batch is not None
     assert light.mean_batch < beyond.mean_batch <= 16
     assert beyond.achieved < beyond.offered
-    assert all(figure.value >= 0 for figure in knees.judged(DEAR_RUNS, swept, goals=True))
+    assert all(figure.value >= 0 for figure in knees.judged(DEAR_RUNS, swept, goals=False))
 
 
 async def test_a_pipeline_that_runs_already_is_swept_in_a_closed_loop(target: Target) -> None:

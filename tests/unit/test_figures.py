@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from loadgen.reports.sources import cells_of
 from scripts import figures
 
 ROOT = figures.ROOT
@@ -59,6 +60,13 @@ def test_a_new_number_without_a_report_is_found(copy: Path) -> None:
     assert fault.endswith("names no report: It takes 12 ms.")
 
 
+def test_an_exemption_is_of_its_words_and_not_of_their_line(copy: Path) -> None:
+    """A figure that is added beside a limit is found."""
+    changed(copy / "docs/architecture.md", "cut off after 1.5 s", "cut off after 1.5 s, and takes 12 ms,")
+    (fault,) = figures.faults(copy)
+    assert "takes 12 ms" in fault
+
+
 def test_an_exemption_that_is_not_needed_any_more_is_found() -> None:
     """The list stays true."""
     exempt = figures.NO_FIGURES | {"docs/webhooks.md": {"some words": "a limit"}}
@@ -76,11 +84,32 @@ def test_figures_may_come_from_a_reports_json(copy: Path) -> None:
     assert len(figures.faults(copy)) == 1
 
 
+@pytest.mark.parametrize("page", ["docs/benchmarks/README.md", "docs/guides/one.md"])
+def test_pages_in_folders_are_read_too(copy: Path, page: str) -> None:
+    """And the index of reports, which is no report."""
+    (copy / "docs/guides").mkdir()
+    with (copy / page).open("a") as file:
+        file.write("\nIt takes 12 ms.\n")
+    (fault,) = figures.faults(copy)
+    assert fault.startswith(f"{page}:")
+
+
 def test_the_command_prints_what_disagrees(capsys: pytest.CaptureFixture[str]) -> None:
     """0 where all agrees; other arguments are refused."""
     assert figures.main([]) == 0
     assert "agree" in capsys.readouterr().out
     assert figures.main(["--help"]) == 2
+
+
+def test_each_row_of_the_index_leads_to_a_report_and_has_its_command() -> None:
+    """The command that the index gives is one that the report names, whatever options it adds."""
+    index = (REPORTS / "README.md").read_text(encoding="utf-8")
+    rows = [cells_of(line) for line in index.splitlines() if line.startswith("| [")]
+    assert rows
+    for link, _, commands in rows:
+        page = (REPORTS / link.partition("](")[2].rstrip(")")).read_text(encoding="utf-8")
+        for command in commands.split("`")[1::2]:
+            assert command.partition(" ARGS=")[0] in page, link
 
 
 @pytest.mark.parametrize(

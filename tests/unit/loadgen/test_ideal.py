@@ -79,6 +79,20 @@ def test_the_course_of_a_measured_run_is_of_its_stored_results() -> None:
     assert measured.throughput == 9
 
 
+def test_jobs_that_never_end_do_not_make_those_that_did_fewer() -> None:
+    """60 of 100 were under way at the close, and 40 of them for good; of what ended, all was done."""
+    assert course(report(at_open=0, at_close=60, statuses={"done": 60})).throughput == pytest.approx(4.0)
+    half = report(at_open=0, at_close=0, statuses={"done": 50, "failed": 50})
+    assert course(half).throughput == pytest.approx(5.0)
+
+
+def test_nothing_is_over_an_ideal_that_takes_no_time() -> None:
+    """As that of a simulated engine without any cost."""
+    nothing = Course(mean_ms=0, p50_ms=0, p99_ms=0, throughput=100)
+    found = over(Course(mean_ms=30, p50_ms=24, p99_ms=80, throughput=90), nothing)
+    assert all(map(math.isnan, (found.mean, found.p50, found.p99)))
+
+
 def test_a_run_in_which_nothing_was_accepted_has_no_course() -> None:
     """All is nan."""
     none = latencies()

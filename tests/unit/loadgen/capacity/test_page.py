@@ -69,6 +69,21 @@ def test_a_page_of_both_brokers() -> None:
     assert "A million open sockets take 100 notifiers" in text
 
 
+def test_the_page_says_of_which_rate_its_costs_are() -> None:
+    """And that its bounds and counts are rather on the safe side, once where they stand beside each other."""
+    text = " ".join(page(costs(job("streams", 40.0), job("rabbitmq", 60.0))).split())
+    assert "at 2,000 jobs/s on Redis Streams, 2,000 jobs/s on RabbitMQ" in text
+    assert "follow from the costs at 2,000 jobs/s, and none was run into" in text
+    assert "these figures are rather too high" in text
+
+
+def test_memory_is_said_in_one_unit() -> None:
+    """That of a minute's records beside that of a million jobs that wait: 1,250 and 1,500 bytes each."""
+    text = page(costs(job("streams", 40.0)))
+    assert "| Redis Streams | 0.7 GiB | 69.8 GiB | 1.4 GiB |" in text
+    assert "to rewrite its append-only file" in " ".join(text.split())
+
+
 def test_a_page_of_one_broker_has_no_column_for_the_other() -> None:
     """Nor a row for its node; what costs nothing is said to be without end."""
     free = msgspec.structs.replace(job("streams", 40.0), cpu_us={})

@@ -77,3 +77,31 @@ def test_the_terminals_table_has_medians_alone_and_marks_what_is_invalid() -> No
     shown = table(cells(rounds), short=True)
     assert [row[0] for row in shown.rows] == ["1:0", "slo (invalid)"]
     assert all("(" not in cell for row in shown.rows for cell in row[1:])
+
+
+def test_a_report_of_fewer_runs_than_were_asked_for_says_so_first() -> None:
+    """In its title, so that an index shows it, and above all else; a load that was not reached has no section."""
+    document = compared(
+        ASKED, RUNS[:3], command="c", began_at="2026-01-31", environment={}, ended_early="it was interrupted"
+    )
+    assert document.title.endswith("(not whole)")
+    assert document.asked[0] == (
+        "**Not whole: it was interrupted. 3 of 8 runs were made, and all here is of them alone.**"
+    )
+    assert [section.title for section in document.sections] == ["At 10.0 jobs/s", "How it was measured"]
+    assert "Rounds that were run: 1:0 2, slo 1." in markdown(document, "stem")
+    assert msgspec.json.decode(as_json(document))["ended_early"] == "it was interrupted"
+
+
+def test_both_panels_over_time_have_one_scale() -> None:
+    """The last jobs end after the load does, and both panels show as much time."""
+    document = compared(ASKED, RUNS, command="c", began_at="2026-01-31", environment={})
+    picture = next(one for one in document.pictures() if one.name == "10-time")
+    groups = ElementTree.fromstring(picture.svg).findall("{*}g")
+    ticks = [
+        [text.get("x") for text in group.findall("{*}text") if text.text in ("0", "2", "4", "6", "8", "10")]
+        for group in groups
+    ]
+    across = [{x for x in found if float(x or 0) > 62} for found in ticks]
+    assert across[0] == across[1]
+    assert len(across[0]) == 6

@@ -63,6 +63,8 @@ def test_a_report_is_written_side_by_side_and_never_over_another(tmp_path: Path)
     assert values["environment"]["cores"] == "2"
     assert values["runs"] == [{"p99_ms": 12.5, "none": None}]
     assert write(DOCUMENT, tmp_path / "new", "two").name == "2026-01-31-two-2.md"
+    page.unlink()
+    assert write(DOCUMENT, tmp_path / "new", "two").name == "2026-01-31-two-3.md"
 
 
 def test_an_index_in_the_folder_gets_a_row_for_each_report(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from loadgen.ideal import Course
 from loadgen.latencies import Latencies
-from loadgen.reports.measured import Best, cells, percent, percentile_ms, spread, three
+from loadgen.reports.measured import cells, percent, percentile_ms, spread, three
 from tests.reporting import report, run
 
 
@@ -61,7 +62,7 @@ def test_cells_are_of_a_load_and_a_configuration_in_the_order_they_came() -> Non
 def test_all_quantities_are_read_off_a_run() -> None:
     """Batches, padding, the share of full ones, goodput, and the measured over the ideal."""
     found = report([100.0] * 8 + [300.0] * 2, sizes={1: 3, 4: 1}, accepted=9)
-    (cell,) = cells([run("slo", found, best=Best(p50_ms=50.0, p99_ms=0.0, throughput=1.0))])
+    (cell,) = cells([run("slo", found, best=Course(mean_ms=10.0, p50_ms=50.0, p99_ms=0.0, throughput=1.0))])
     values = {
         name: cell.spread(name).median
         for name in ("accepted", "goodput", "batch", "padding", "full", "compute")
@@ -109,3 +110,22 @@ def test_values_have_three_digits() -> None:
         "beyond patience",
     ]
     assert percent(0.12345) == "12.3 %"
+
+
+def test_only_all_of_it_is_a_hundred_per_cent() -> None:
+    """One in a million that was refused is seen."""
+    assert [percent(share) for share in (1.0, 0.9994, 0.9997, 0.999999, 1 - 1e-9, 0.5)] == [
+        "100.0 %",
+        "99.9 %",
+        "99.97 %",
+        "99.9999 %",
+        "below 100 %",
+        "50.0 %",
+    ]
+
+
+def test_a_run_in_which_nothing_was_accepted_did_nothing() -> None:
+    """And has no ratio to an ideal."""
+    one = run("1:0", report([], errors={"503": 10}, accepted=0))
+    assert one.throughput == 0.0
+    assert math.isnan(one.over_ideal.p50)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadgen.reports.quoted import checked, unmarked
+from loadgen.reports.quoted import checked
 from loadgen.reports.sources import Source
 
 REPORTS = {
@@ -17,6 +17,7 @@ REPORTS = {
         "many": "12,345 jobs/s",
         "half": "2.5 ms",
         "pair": "2.75 and 3.11",
+        "slo | p99, ms": "10.4 (9.9 to 11.0)",
     },
 }
 
@@ -40,6 +41,7 @@ def faults(page: str) -> list[str]:
         "3.1 times <!-- batching.md: pair [2] -->",
         "3 ms <!-- batching.md: half -->",
         "2 ms <!-- batching.md: half -->",
+        "11 ms <!-- batching.md: slo | p99, ms [3] --> at most",
     ],
 )
 def test_a_number_that_agrees_is_left_as_it_is(line: str) -> None:
@@ -67,6 +69,12 @@ def test_another_number_is_found_and_set_right(shown: str, right: str) -> None:
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
+        ("2.5 s <!-- batching.md: half -->", "in s, but batching.md: half is in ms"),
+        ("10 s <!-- batching.md: slo | p99, ms -->", "in s, but batching.md: slo | p99, ms is in ms"),
+        (
+            "the p99 <!-- batching.md: throughput -->",
+            "there is no number right before <!-- batching.md: throughput -->",
+        ),
         ("7 ms <!-- batching.md: nothing -->", "batching.md has no figure 'nothing'"),
         ("7 ms <!-- gone.md: throughput -->", "gone.md has no figure 'throughput'"),
         ("7 ms <!-- batching.md: throughput [2] -->", "batching.md has no figure 'throughput [2]'"),
@@ -128,38 +136,17 @@ def test_a_row_that_the_report_does_not_have_is_a_fault_and_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "it takes 12 ms",
-        "1.5 s later",
-        "4.32 KiB a socket",
-        "3 MB",
-        "96 MiB",
-        "2.5 times as fast",
-        "12 % less",
-        "761 such jobs a second",
-        "12 µs",
-        "it does 150 jobs/s",
-    ],
+    "row", ["| p99 | at most 20 ms | 13.3 ms | 15.0 ms | 3 ms |", "| p99 | at most 20 ms |"]
 )
-def test_a_number_with_a_unit_that_names_no_report_is_found(line: str) -> None:
-    """Whatever the unit."""
-    assert [fault.line for fault in unmarked(f"first\n{line}\n")] == [2]
+def test_a_row_with_more_or_fewer_cells_than_the_head_is_a_fault(row: str) -> None:
+    """A page would not show the others, and nobody would have compared them."""
+    table = TABLE.replace("| p99 | at most 20 ms | 13.3 ms | 15.0 ms |", row)
+    page, found = checked(table, sources)
+    assert page == table
+    assert [one.text.partition(" cells")[2] for one in found] == [" under a head of 4"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "it takes 12 ms <!-- batching.md: half --> in all",
-        "a body of 64 KiB, 8 MiB at most",
-        "within 10 s",
-        "`sleep 12 ms`",
-        "[report](docs/12ms.md)",
-        "version 3.10",
-        "```\nit takes 12 ms\n```",
-        TABLE,
-    ],
-)
-def test_marks_buffers_code_and_settings_are_left_alone(line: str) -> None:
-    """Whole seconds are limits here, and powers of two are sizes of buffers."""
-    assert not list(unmarked(line))
+def test_a_mark_within_a_table_of_figures_is_compared_as_well() -> None:
+    """Where it stands beside the rows."""
+    table = TABLE.replace("<!-- /", "762 <!-- batching.md: throughput -->\n<!-- /")
+    assert [fault.line for fault in checked(table, sources)[1]] == [5]

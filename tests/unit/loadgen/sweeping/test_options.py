@@ -49,6 +49,7 @@ def test_a_short_form_has_few_and_short_levels() -> None:
         (("--levels", "10", "--concurrency", "1"), "give --levels, or"),
         (("--from", "10"), "--from and --to come together"),
         (("--steps", "3"), "--from and --to come together"),
+        (("--from", "1", "--to", "2", "--steps", "0"), "--steps goes from 2"),
         (("--seconds", "0.5"), "--seconds 0.5"),
         (("--budget", "0"), "--budget 0"),
     ],
@@ -113,15 +114,13 @@ def test_a_short_form_is_written_only_where_that_is_wanted() -> None:
     assert options.folder(given("--quick", "--out", "here")) == Path("here")
 
 
-def test_a_command_that_cannot_be_carried_out_ends_with_one_line() -> None:
-    """With the command's name, and 2."""
-    said: list[str] = []
-
-    async def failing() -> None:
-        raise OperatorError("there is no such model")
-
-    assert options.completed("sweep", failing(), said.append) == 2
-    assert said == ["sweep: there is no such model"]
+def test_a_report_does_not_go_to_what_is_no_folder(tmp_path: Path) -> None:
+    """It is said before all work, and not after an hour of it."""
+    assert options.folder(given("--out", str(tmp_path))) == tmp_path
+    taken = tmp_path / "taken"
+    taken.touch()
+    with pytest.raises(OperatorError, match="taken is not a folder"):
+        options.folder(given("--out", str(taken)))
 
 
 @pytest.mark.parametrize("words", [("--distinct", "0"), ("--exponent", "-1"), ("--exponent", "nan")])

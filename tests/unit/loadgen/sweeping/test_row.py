@@ -1,5 +1,7 @@
 """A level of a sweep, made of what the generator saw."""
 
+from math import inf
+
 import pytest
 
 from loadgen.batchqueue import Bounds
@@ -42,7 +44,7 @@ def test_without_the_largest_batch_full_ones_are_told_by_their_reason() -> None:
     assert full_share(report(batches=none), None) is None
 
 
-def test_nothing_done_is_a_level_without_a_curve() -> None:
+def test_nothing_offered_is_a_level_without_a_curve() -> None:
     """It has no latency and no knee is found from it."""
     found = row(
         report(accepted=0, offered=0, statuses={}, stored=NONE, pushed=NONE, mean_in_system=None), most_rows=3
@@ -116,5 +118,12 @@ def test_an_ideal_in_which_nothing_was_done_is_none() -> None:
 
 
 def test_a_row_without_latency_has_no_curve() -> None:
-    """Whatever was done."""
+    """Although something was done."""
     assert by_hand(10, p99_ms=None).curve is None
+
+
+def test_a_row_of_which_nothing_was_done_has_one() -> None:
+    """It was overloaded, however much later what was sent in it came back."""
+    nothing = Level(offered=10, achieved=0, p99_ms=inf)
+    assert by_hand(10, achieved=0, p99_ms=None).curve == nothing
+    assert by_hand(10, achieved=0, p99_ms=9000).curve == nothing

@@ -19,8 +19,8 @@ def test_the_knee_of_an_open_loop() -> None:
     [
         ([row(10), row(20)], "every level kept up"),
         ([row(10, achieved=5)], "the lightest level did not keep up"),
-        ([row(10, achieved=0)], "no level can be judged"),
-        ([row(10), row(12, offered=10)], "no level can be judged"),
+        ([row(10, achieved=0, p99_ms=None)], "the lightest level did not keep up"),
+        ([row(10, offered=0, achieved=0, p99_ms=None)], "no level can be judged"),
         ([], "no level can be judged"),
     ],
 )
@@ -29,6 +29,19 @@ def test_a_sweep_without_a_knee_says_why(rows: list[object], why: str) -> None:
     seen = found(swept(*rows))  # type: ignore[arg-type]
     assert seen.knee is None
     assert why in seen.why
+
+
+def test_a_level_at_which_nothing_was_done_is_beyond_the_knee() -> None:
+    """It is not left out, as if every level had kept up."""
+    seen = found(swept(row(10), row(60, achieved=0, p99_ms=None)))
+    assert seen.knee == pytest.approx(11)
+    assert seen.saturation == 0
+
+
+def test_of_levels_that_by_chance_offered_the_same_the_one_that_did_less_counts() -> None:
+    """In either order; the sweep keeps its knee."""
+    same = [row(98, offered=120, achieved=120), row(120, achieved=108), row(130, offered=120, achieved=119)]
+    assert found(swept(row(10), row(100), *same)).knee == pytest.approx(104)
 
 
 def test_the_bend_of_a_closed_loop() -> None:

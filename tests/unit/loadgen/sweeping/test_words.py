@@ -142,6 +142,12 @@ def test_a_knee_that_lies_on_no_curve_is_not_drawn() -> None:
     assert "knee" not in picture(swept(row(10))).svg
 
 
+def test_the_knee_is_drawn_where_levels_by_chance_offered_the_same() -> None:
+    """Even at the very rate that they offered."""
+    same = [row(10, achieved=9.8), row(11, offered=10, achieved=9.9)]
+    assert "knee: 10/s" in picture(swept(*same, row(20, achieved=10))).svg
+
+
 def test_what_was_loaded_is_named() -> None:
     """A pipeline that ran already by where it is."""
     assert about(Server(url="http://127.0.0.1:8080")) == "the pipeline at http://127.0.0.1:8080"
