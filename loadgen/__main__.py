@@ -54,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"loadgen: {error}\n")
         return NOT_BEGUN
     except KeyboardInterrupt:
+        sys.stderr.write("loadgen: interrupted: there is no report\n")
         return 130
 
 

@@ -7,8 +7,10 @@ they go and times go into a histogram, so that a million requests take no more m
 `python -m loadgen.generator.closed` reads a `Closed` as JSON from its standard input and writes an `Answers`.
 """
 
+import ctypes
 import gc
 import math
+import signal
 import sys
 import time
 from array import array
@@ -22,6 +24,7 @@ import numpy as np
 from inferq.errors import OperatorError, first_line
 from inferq.ports import LOOPBACK
 from loadgen import rawhttp
+from loadgen.generator import plan as plans
 from loadgen.generator.ledger import ACCEPTED
 from loadgen.generator.plan import MOST_CONNECTIONS, Inputs, Plan, texts
 from loadgen.generator.pool import Pool
@@ -37,6 +40,7 @@ TICK_S: Final = 0.05
 # Without any answer for so long, the server is gone.
 SILENCE_S: Final = 30.0
 _HELD: Final = 10_000
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +80,7 @@ def check(order: Closed) -> None:
         raise OperatorError(f"--requests goes from 1 to {MOST_REQUESTS:,}")
     if not 1 <= order.threads <= MOST_CONNECTIONS:
         raise OperatorError(f"--threads goes from 1 to {MOST_CONNECTIONS:,}")
+    plans.check(Plan(url=order.url, path=order.path))
 
 
 class _Run:
@@ -107,7 +112,7 @@ class _Run:
                 pool.send(number, request)
             if poll.wait(TICK_S):
                 poll.take(TAKE_AT_ONCE)
-            elif clock() - self._heard_s > SILENCE_S:
+            if clock() - self._heard_s > SILENCE_S:
                 break
         pool.give_up()
         poll.close()
@@ -152,6 +157,8 @@ def main() -> int:
     """Carry out the order on the standard input; 1 with one line when the server is not there."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Closed)
     gc.disable()
+    # Its input has ended, so nothing else tells it that nobody waits any more.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
         found = carry_out(order)
     except (OSError, OperatorError) as error:

@@ -20,6 +20,7 @@ from loadgen.generator.run import generated
 from loadgen.generator.said import Progress
 from loadgen.generator.words import words
 from loadgen.machine import machine
+from loadgen.schedules import MOST_REQUESTS
 
 MOST_FILE_BYTES: Final = 256 * 1024 * 1024
 INVALID: Final = 2
@@ -62,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
     """Carry the load out and print what came of it; raises `OperatorError` when it could not begin."""
     plan = _plan(options, target.key_for(options))
     check(plan)
+    if options.out is not None and (options.out.is_dir() or not options.out.parent.is_dir()):
+        raise OperatorError(f"{options.out} cannot be written: give a file in a folder that exists")
     report = uvloop.run(_load(plan))
     sys.stdout.write("".join(f"{line}\n" for line in words(report)))
     if options.out is not None:
@@ -127,7 +130,7 @@ def _say(now: Progress) -> None:
 
 
 def _texts(path: Path) -> list[str]:
-    found = [line for line in _read(path).splitlines() if line.strip()]
+    found = _lines(path, MOST_TEXTS + 1)
     if not 1 <= len(found) <= MOST_TEXTS:
         raise OperatorError(f"{path} must hold from 1 to {MOST_TEXTS:,} texts, one a line")
     return found
@@ -135,18 +138,24 @@ def _texts(path: Path) -> list[str]:
 
 def _times(path: Path) -> list[float]:
     try:
-        return [float(line) for line in _read(path).split()]
+        return [float(line) for line in _lines(path, MOST_REQUESTS + 1)]
     except ValueError:
         raise OperatorError(f"{path} must hold a time in seconds on each line, and nothing else") from None
 
 
-def _read(path: Path) -> str:
+def _lines(path: Path, most: int) -> list[str]:
+    """Return the first lines that are not blank, at most so many: one beyond a bound is enough to refuse them."""
+    found: list[str] = []
+    read_bytes = 0
     try:
         with path.open("rb") as stream:
-            data = stream.read(MOST_FILE_BYTES + 1)
-        if len(data) > MOST_FILE_BYTES:
-            raise OperatorError(f"{path} is longer than {MOST_FILE_BYTES:,} bytes")
-        return data.decode()
+            while len(found) < most and (line := stream.readline(MOST_FILE_BYTES + 1)):
+                read_bytes += len(line)
+                if read_bytes > MOST_FILE_BYTES:
+                    raise OperatorError(f"{path} is longer than {MOST_FILE_BYTES:,} bytes")
+                if text := line.decode().strip():
+                    found.append(text)
+        return found
     except OSError as error:
         raise OperatorError(f"{path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:

@@ -9,6 +9,8 @@
    full, and `MOST_FEEDS` in all; a job beyond them is counted as `push_refused`.
 3. A connection that is lost is not opened anew: its jobs are counted as `push_lost`, since what a run is to tell is
    whether pushes come.
+4. The API key goes to the target's host alone. A 202 that names a notifier of another host, or none that speaks plain
+   WebSocket, is counted as `push_elsewhere`, and nobody is connected to; such jobs can be followed by their records.
 """
 
 from collections.abc import Callable
@@ -18,8 +20,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from inferq.ports import LOOPBACK
+from loadgen.generator.jobids import fits
 from loadgen.generator.jobrecord import Record, decode_frame
-from loadgen.generator.ledger import NOT_ENDED, PUSH_LOST, PUSH_REFUSED
+from loadgen.generator.ledger import BAD_ANSWER, NOT_ENDED, PUSH_ELSEWHERE, PUSH_LOST, PUSH_REFUSED
+from loadgen.generator.plan import same_host
 from loadgen.generator.wire import OUT, Address, Poll, Wire
 from loadgen.muxsocket import HEAD_END, subscriptions
 from loadgen.pushed import ERROR
@@ -118,8 +122,8 @@ class _Feed:
 class Feeds:
     """All of them; ``ended`` gets number and final record of a job, ``failed`` the kind of what went wrong."""
 
-    def __init__(self, poll: Poll, *, key: str, ended: Ended, failed: Failed) -> None:
-        self._poll, self._key = poll, key
+    def __init__(self, poll: Poll, *, target: str, key: str, ended: Ended, failed: Failed) -> None:
+        self._poll, self._target, self._key = poll, target, key
         self.ended, self.failed = ended, failed
         self._feeds: list[_Feed] = []
         self._turn = 0
@@ -128,10 +132,20 @@ class Feeds:
 
     def follow(self, number: int, job_id: str, stream_url: str) -> None:
         """Follow a job; it is asked for with the next `subscribe`."""
+        if not fits(job_id):
+            self.failed(number, BAD_ANSWER)
+            return
         try:
+            if not self._at_target(stream_url):
+                self.failed(number, PUSH_ELSEWHERE)
+                return
             feed = self._feed(stream_url)
         except (OSError, ValueError):
             self.failed(number, PUSH_LOST)
+            return
+        if job_id in feed.jobs:
+            # Another job's id: no two could be told apart.
+            self.failed(number, BAD_ANSWER)
             return
         if feed.lost or len(feed.jobs) >= MOST_JOBS:
             self.failed(number, PUSH_LOST if feed.lost else PUSH_REFUSED)
@@ -139,6 +153,9 @@ class Feeds:
         feed.jobs[job_id] = number
         feed.new.append(job_id)
         self.open += 1
+
+    def _at_target(self, stream_url: str) -> bool:
+        return urlsplit(stream_url).scheme == "ws" and same_host(self._target, stream_url)
 
     def _feed(self, stream_url: str) -> _Feed:
         while len(self._feeds) < FEEDS:

@@ -6,6 +6,11 @@ from typing import Final
 MOST_BYTES: Final = 36
 
 
+def fits(job_id: str) -> bool:
+    """Say whether it is an id that a job can have."""
+    return 0 < len(job_id.encode()) <= MOST_BYTES
+
+
 class JobIds:
     """Room for so many ids."""
 
@@ -14,9 +19,9 @@ class JobIds:
 
     def put(self, number: int, job_id: str) -> bool:
         """Keep an id; say whether it is one that can be kept."""
-        data = job_id.encode()
-        if not data or len(data) > MOST_BYTES:
+        if not fits(job_id):
             return False
+        data = job_id.encode()
         self._held[number * MOST_BYTES : (number + 1) * MOST_BYTES] = data.ljust(MOST_BYTES, b"\0")
         return True
 

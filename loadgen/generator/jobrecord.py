@@ -119,4 +119,8 @@ decode_record: Final = msgspec.json.Decoder(Record).decode
 
 
 def _epoch_s(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()
+    """Return nan for what is no stamp: a record is somebody else's word."""
+    try:
+        return datetime.fromisoformat(stamp).timestamp()
+    except (ValueError, OverflowError):
+        return math.nan

@@ -15,7 +15,7 @@ import msgspec
 
 from inferq.errors import OperatorError
 from loadgen import schedules
-from loadgen.inputs import repeating
+from loadgen.inputs import MOST_DISTINCT, repeating
 from loadgen.texts import dealt
 
 MOST_TEXTS: Final = 100_000
@@ -120,7 +120,8 @@ def texts(inputs: Inputs, wanted: int, seed: int) -> Iterator[str]:
 def _unlike(inputs: Inputs, seed: int) -> Iterator[str]:
     """Yield texts without end, no two alike."""
     if not inputs.texts:
-        return dealt(schedules.MOST_REQUESTS, seed=seed)
+        # Of drawn times there may be more than the bound, which is on what is expected.
+        return dealt(2 * schedules.MOST_REQUESTS, seed=seed)
     known = dict.fromkeys(inputs.texts)
     return (f"{text} {again}" if again else text for again in count() for text in known)
 
@@ -137,8 +138,8 @@ def check(plan: Plan) -> None:
 
 
 def _rules(plan: Plan) -> Iterator[tuple[bool, str]]:
-    parts, path, schedule = urlsplit(plan.url), plan.path, plan.schedule
-    yield parts.scheme == "http" and bool(parts.hostname), "the URL must be of the form http://HOST:PORT"
+    path, schedule = plan.path, plan.schedule
+    yield _http(plan.url), "the URL must be of the form http://HOST:PORT"
     visible = path.isascii() and path.isprintable() and " " not in path
     yield (
         path.startswith("/") and visible,
@@ -158,6 +159,7 @@ def _rules(plan: Plan) -> Iterator[tuple[bool, str]]:
     for name, value in rates.items():
         yield 0 <= value < math.inf, f"{name} must be a finite number from 0 on"
     yield all(map(math.isfinite, schedule.times)), "the times of a trace must be finite"
+    yield 0 <= plan.inputs.distinct <= MOST_DISTINCT, f"distinct texts must be from 0 to {MOST_DISTINCT:,}"
     yield 0 <= plan.warm_s < schedule.seconds, "the warm-up must be from 0 on, and shorter than the schedule"
     yield 0 <= plan.patience_s <= MOST_PATIENCE_S, f"the patience must be from 0 to {MOST_PATIENCE_S:g} s"
     yield 0 < plan.budget_ms < math.inf, "the budget must be above 0 ms"
@@ -165,6 +167,22 @@ def _rules(plan: Plan) -> Iterator[tuple[bool, str]]:
         plan.deadline_ms is None or 1 <= plan.deadline_ms <= MOST_DEADLINE_MS,
         f"a deadline must be from 1 to {MOST_DEADLINE_MS} ms",
     )
+
+
+def _http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # A port that is none raises.
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def same_host(url: str, other: str) -> bool:
+    """Say whether two URLs are of one host; all names of this one are."""
+    if loopback(url):
+        return loopback(other)
+    return urlsplit(url).hostname == urlsplit(other).hostname is not None
 
 
 def loopback(url: str) -> bool:

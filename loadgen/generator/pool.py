@@ -26,7 +26,7 @@ Failed = Callable[[int, str], None]
 class _Line:
     """A connection, or the place of one that is lost: numbers of the requests without an answer, in order."""
 
-    __slots__ = ("opened_s", "pool", "rest", "waiting", "wire")
+    __slots__ = ("free", "opened_s", "pool", "rest", "waiting", "wire")
 
     def __init__(self, pool: "Pool") -> None:
         self.pool = pool
@@ -34,6 +34,8 @@ class _Line:
         self.wire: Wire | None = None
         self.rest = b""
         self.opened_s = 0.0
+        # Whether it stands among the free ones: once, however often it is lost and opened anew.
+        self.free = False
 
     def ready(self, mask: int) -> None:
         """Do what the poll says can be done."""
@@ -65,7 +67,7 @@ class _Line:
             data = data[size:]
         self.rest = data
         if waited and not self.waiting:
-            self.pool.free.append(self)
+            self.pool.release(self)
 
 
 class Pool:
@@ -90,6 +92,12 @@ class Pool:
                 continue
             line.opened_s = now_s
             line.wire = Wire(self._poll, self._address, line.ready)
+            self.release(line)
+
+    def release(self, line: _Line) -> None:
+        """Let a connection that waits for nothing take the next request."""
+        if not line.free:
+            line.free = True
             self.free.append(line)
 
     def send(self, number: int, request: bytes) -> None:
@@ -108,6 +116,7 @@ class Pool:
     def _line(self) -> _Line | None:
         while self.free:
             line = self.free.popleft()
+            line.free = False
             if line.wire is not None and not line.waiting:
                 return line
         for _ in range(len(self._lines)):

@@ -82,4 +82,7 @@ class Reading:
             self._open.append((number, now_s + AGAIN_S))
 
     def _failed(self, number: int, kind: str) -> None:
-        self._open.append((number, time.monotonic() + AGAIN_S))
+        if (now_s := time.monotonic()) > self._until_s:
+            self._ledger.fail(number, kind)
+        else:
+            self._open.append((number, now_s + AGAIN_S))

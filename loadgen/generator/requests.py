@@ -10,8 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from inferq.errors import OperatorError
 from loadgen.generator.plan import Plan, texts
 
+# Some kilobytes each for a million.
+MOST_HELD_BYTES: Final = 1 << 30
 _END: Final = b"\r\n\r\n"
 
 
@@ -23,15 +26,19 @@ class Requests:
         held, ends = bytearray(), array("Q", [0])
         for body in bodies:
             held += body
+            if len(held) > MOST_HELD_BYTES:
+                raise OperatorError(
+                    f"the bodies take more than {MOST_HELD_BYTES:,} bytes: send fewer, or shorter texts"
+                )
             ends.append(len(held))
-        self._bodies, self._ends = bytes(held), ends
+        self._bodies, self._ends = held, ends
 
     def __len__(self) -> int:
         return len(self._ends) - 1
 
     def __getitem__(self, number: int) -> bytes:
         begin, end = self._ends[number], self._ends[number + 1]
-        return _whole(self._head, self._bodies[begin:end])
+        return _whole(self._head, bytes(self._bodies[begin:end]))
 
 
 def requests(plan: Plan, wanted: int) -> Requests:

@@ -47,7 +47,7 @@ class Sending:
     def __init__(self, plan: Plan, made: Requests, ledger: Ledger, poll: Poll, address: Address) -> None:
         self._plan, self._made, self._ledger, self._poll = plan, made, ledger, poll
         self.pool = Pool(poll, address, plan.connections, answered=self._answered, failed=ledger.fail)
-        self._feeds = Feeds(poll, key=plan.key, ended=self._ended, failed=ledger.fail)
+        self._feeds = Feeds(poll, target=plan.url, key=plan.key, ended=self._ended, failed=ledger.fail)
         self._decode = msgspec.json.Decoder(Accepted).decode
         self.ids = JobIds(len(made) if plan.follow == "records" else 0)
         self.start_s = self._tick_s = 0.0
@@ -60,19 +60,19 @@ class Sending:
         meter = CpuMeter(plan.pids)
         self.pool.open(clock())
         self._until(clock() + SETTLE_S)
-        own_s = time.process_time()
+        own_s = 0.0
         self.start_s = start_s = clock()
         for number, due in enumerate(ledger.due_s):
-            if number == ledger.first and number:
-                self._until(start_s + plan.warm_s)
-                meter.restart()
-                own_s = time.process_time()
+            if number == ledger.first:
+                own_s = self._open_count(meter)
             self._until(start_s + due)
             if number % TAKE_AT_ONCE == 0:
                 # A generator that is behind all the time reads all the same.
                 self._take()
             ledger.send(number, clock() - start_s)
             self.pool.send(number, made[number])
+        if ledger.first == len(made):
+            own_s = self._open_count(meter)
         closes_s = start_s + plan.schedule.seconds
         self._until(closes_s)
         cpu_s, all_s, own_s = meter.seconds(), meter.everything_s(), time.process_time() - own_s
@@ -83,6 +83,12 @@ class Sending:
         self.pool.give_up()
         self._feeds.give_up()
         return Used(own_s=own_s, others_s=max(0.0, all_s - own_s - sum(cpu_s.values())), by_name=cpu_s)
+
+    def _open_count(self, meter: CpuMeter) -> float:
+        """Wait for the end of the warm-up and count CPU from there; return what of it was ours by then."""
+        self._until(self.start_s + self._plan.warm_s)
+        meter.restart()
+        return time.process_time()
 
     def _until(self, when_s: float, *, once: bool = False) -> None:
         """Take what comes until then, or until something has."""

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.generator.ledger import Ledger
-from loadgen.generator.plan import Plan
+from loadgen.generator.plan import MOST_PATIENCE_S, Plan
 from loadgen.generator.report import Latency, Report, Second, latency
 from loadgen.latencies import Latencies
+from loadgen.schedules import MOST_SECONDS
 
 MOST_LAG_MS: Final = 1.0
 BUSY_SHARE: Final = 0.8
@@ -60,7 +61,9 @@ def report(plan: Plan, ledger: Ledger, *, began_at: str, used: Used) -> Report:
         lag=lag,
         batches=ledger.batches.batches(),
         timeline=_timeline(due, accepted, ended, (accepted_all, ended_all), opens_s=opens_s),
-        mean_in_system=_mean_in_system(accepted_all, ended_all, opens_s, closes_s),
+        mean_in_system=None
+        if plan.follow == "nothing"
+        else _mean_in_system(accepted_all, ended_all, opens_s, closes_s),
         at_open=_in_system(accepted_all, ended_all, opens_s),
         at_close=_in_system(accepted_all, ended_all, closes_s),
         last_after_s=_last_after_s(sent, ended),
@@ -123,7 +126,8 @@ def _timeline(
     if not len(due):
         return []
     latest = max(float(np.nanmax(one)) for one in (due, accepted, ended) if not np.isnan(one).all())
-    length = math.floor(latest - opens_s) + 1
+    # A stamp of a record may say anything.
+    length = math.floor(min(latest - opens_s, MOST_SECONDS + MOST_PATIENCE_S)) + 1
     came, left = _stays(*everyone)
     came, left = np.sort(came), np.sort(np.maximum(left, came))
     counts = [_by_second(one - opens_s, length) for one in (due, accepted, ended)]
@@ -149,8 +153,8 @@ def _timeline(
 
 
 def _by_second(times: Times, length: int) -> NDArray[np.int64]:
-    places = np.floor(times[~np.isnan(times)]).astype(np.int64)
-    return np.bincount(np.clip(places, 0, length - 1), minlength=length)
+    places = np.clip(np.floor(times[~np.isnan(times)]), 0, length - 1).astype(np.int64)
+    return np.bincount(places, minlength=length)
 
 
 def _nearest(ordered: Times, share: float) -> float | None:

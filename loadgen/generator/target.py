@@ -27,7 +27,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def key_for(options: argparse.Namespace) -> str:
     """Return the API key to send, empty for none; raises `OperatorError` for a target that may not be loaded."""
-    if not urlsplit(options.url).hostname:
+    try:
+        parts = urlsplit(options.url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise OperatorError(f"{options.url} is no URL: give one of the form http://HOST:PORT")
     if not options.allow_remote and not loopback(options.url):
         raise OperatorError("the target is not this host: --allow-remote if it is yours to load")
@@ -52,7 +57,7 @@ async def ask(url: str, key: str) -> None:
                     f"{url} is a batcher: it takes its jobs from the queue alone, so aim at its ingress"
                 )
             raise OperatorError(f"{url} is no ingress: it does not know /v1/stats")
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, UnicodeError) as error:
         raise OperatorError(
             f"no answer from {url} ({type(error).__name__}): start it with `inferq up`, or give its --url"
         ) from error

@@ -16,12 +16,14 @@ from inferq.errors import OperatorError
 from inferq.ports import LOOPBACK, free_port
 from loadgen.childwork import ask
 from loadgen.companion import companion
-from loadgen.generator import pool, selfcheck
+from loadgen.generator import closed, pool, selfcheck
+from loadgen.generator import command as loads
 from loadgen.generator.closed import Answers, Closed
 from loadgen.generator.plan import Follow, Inputs, Plan, Schedule
 from loadgen.generator.report import Report
 from loadgen.generator.run import generated
 from loadgen.generator.said import Said
+from loadgen.generator.wire import Address, Poll
 from loadgen.ingressload import keyed
 from loadgen.little import Window, checked
 from loadgen.servedapp import served
@@ -163,6 +165,49 @@ async def test_a_notifier_that_refuses_is_a_lost_push() -> None:
     assert (found.errors, found.accepted) == ({"push_lost": 20}, 20)
 
 
+@pytest.mark.parametrize(
+    "stream_url", ["ws://192.0.2.1:9/ws/jobs/x", "wss://127.0.0.1:9/ws/jobs/x", "ws://example.com", "", "//["]
+)
+async def test_a_key_goes_to_the_targets_host_alone(stream_url: str) -> None:
+    """Wherever else a 202 points, nobody is connected to, and the jobs are counted."""
+    bodies = [json.dumps({"job_id": str(n), "stream_url": stream_url}).encode() for n in range(20)]
+    told = [answer("202 Accepted", body) for body in bodies]
+    async with fake_ingress(answers=told) as it:
+        found = await generated(msgspec.structs.replace(plan_for(it, follow="push"), key="secret"))
+    kind = "push_lost" if stream_url == "//[" else "push_elsewhere"
+    assert (found.errors, found.accepted) == ({kind: 20}, 20)
+
+
+async def test_ids_that_cannot_be_followed_are_counted() -> None:
+    """None, one longer than any, and one that another job has; every request is counted once."""
+    async with fake_ingress(on_subscribe=lambda _: text_frame({"type": "ping"})) as it:
+        url = f"ws://{LOOPBACK}:{it.port}/ws"
+        ids = ["", "x" * 300_000] + ["same"] * 18
+        it.answers = [
+            answer("202 Accepted", json.dumps({"job_id": one, "stream_url": url}).encode()) for one in ids
+        ]
+        found = await generated(plan_for(it, follow="push", patience_s=0.3))
+    # One on each of the four feeds is followed.
+    assert found.errors == {"bad_answer": 16, "not_ended": 4}
+
+
+@pytest.mark.parametrize("told", [b"HTTP/1.1 fine\r\nContent-Length: 0\r\n\r\n", b"SSH"])
+async def test_a_server_that_answers_nonsense_for_a_record_does_not_keep_a_run(told: bytes) -> None:
+    """It is asked again until patience is over."""
+    async with fake_ingress(record=lambda _: told) as it:
+        found = await generated(plan_for(it, follow="records", patience_s=0.5))
+    assert sum(found.errors.values()) == found.accepted == 20
+    assert set(found.errors) <= {"bad_answer", "connection_lost"}
+
+
+async def test_a_stamp_that_is_none_does_not_keep_a_run() -> None:
+    """Its job is done all the same, though nobody knows when."""
+    record = final("x") | {"created_at": "soon"}
+    async with fake_ingress(record=lambda _: answer("200 OK", json.dumps(record).encode())) as it:
+        found = await generated(plan_for(it, follow="records"))
+    assert (found.statuses, found.errors, found.in_time) == ({"done": 20}, {}, 0)
+
+
 async def test_records_that_are_not_final() -> None:
     """They are read again until they are, or patience is over; one that is gone is said to be."""
     reads: dict[str, int] = {}
@@ -277,6 +322,50 @@ async def test_a_closed_loop_counts_what_goes_wrong() -> None:
     assert len(set(it.submits)) == 20
 
 
+async def test_a_closed_loop_ends_when_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that are taken and dropped are no answers; what was not sent is counted."""
+    monkeypatch.setattr(closed, "SILENCE_S", 0.5)
+    async with fake_ingress(answers=[b""] * 100_000) as it:
+        order = Closed(url=it.url, requests=100_000, threads=16)
+        async with asyncio.timeout(WITHIN_S):
+            found = await asyncio.to_thread(closed.carry_out, order)
+    assert found.accepted == 0
+    assert found.errors["not_sent"] > 90_000
+    assert sum(found.errors.values()) == 100_000
+
+
+async def test_a_closed_loop_ends_with_its_command() -> None:
+    """However that ends, and whatever it still waits for."""
+    async with fake_ingress(answers=[b"HTTP/1.1 102 Processing\r\n"] * 100) as it:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "loadgen", "closed", "--target", it.url, "--threads", "2"),
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        await eventually(lambda: len(it.submits) == 2, what="its requests")
+        (child,) = psutil.Process(process.pid).children()
+        process.kill()
+        await process.wait()
+        await eventually(
+            lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE,
+            what="the end of the process",
+        )
+
+
+def test_a_connection_stands_among_the_free_ones_once() -> None:
+    """However often it is lost while nobody uses it."""
+    poll = Poll()
+    lines = pool.Pool(
+        poll, Address(LOOPBACK, free_port()), 3, answered=lambda *_: None, failed=lambda *_: None
+    )
+    for second in range(1, 6):
+        lines.open(float(second))
+        while any(line.wire for line in lines._lines if line not in lines._lost):
+            assert poll.wait(WITHIN_S)
+            poll.take(1)
+    assert len(lines.free) == 3
+    poll.close()
+
+
 async def test_the_check_of_the_generator_itself() -> None:
     """A short form: every rate gives its figures, and all is answered."""
     said: list[str] = []
@@ -360,6 +449,14 @@ async def test_a_load_that_is_refused_ends_with_1_and_an_invalid_one_with_2(tmp_
         (["--url", "http://[2001:db8::1]:8080"], "--allow-remote"),
         (["--url", "8080"], "is no URL"),
         (["--url", "https://127.0.0.1:8080"], "http://HOST:PORT"),
+        (["closed", "--url", "https://127.0.0.1:8080"], "http://HOST:PORT"),
+        (["closed", "--path", "x y"], "path"),
+        (["--url", "http://127.0.0.1:99999"], "is no URL"),
+        (["--url", "http://[::1"], "is no URL"),
+        (["--url", "http://a..b", "--allow-remote"], "no answer from"),
+        (["--distinct", "-1"], "distinct"),
+        (["--out", "/nonexistent/report.json"], "cannot be written"),
+        (["--text-file", "/dev/zero"], "is longer than"),
         (["--rate", "0"], "--rate"),
         (["--rate", "-1"], "--rate"),
         (["--rate", "nan"], "--rate"),
@@ -396,3 +493,32 @@ def test_files_of_a_load_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().err
     assert "is not UTF-8" in said
     assert "a time in seconds on each line" in said
+
+
+def test_a_file_of_a_load_is_read_to_its_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line more is refused, and blank ones are none."""
+    long = tmp_path / "long"
+    long.write_text("\n".join(map(str, range(1_000_001))))
+    assert loadgen.__main__.main(["--text-file", str(long)]) == 2
+    assert "from 1 to 100,000 texts" in capsys.readouterr().err
+    assert len(loads._times(long)) == 1_000_001
+    long.write_text("0.5\n\n \n0.7\n")
+    assert loads._times(long) == [0.5, 0.7]
+
+
+async def test_an_interrupted_load_says_so() -> None:
+    """It ends at once with 130, one line, and without its generator."""
+    async with fake_ingress() as it:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "loadgen", "--url", it.url, "--rate", "50", "--seconds", "600"),
+            *("--follow", "nothing"),
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await eventually(lambda: it.submits, what="its requests")
+        (child,) = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        _, said = await process.communicate()
+    assert process.returncode == 130
+    assert said == b"loadgen: interrupted: there is no report\n"
+    assert not child.is_running()

@@ -56,11 +56,13 @@ def test_the_parts_of_an_answer() -> None:
         b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4194305\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * rawhttp.MOST_HEAD_BYTES,
     ],
-    ids=["not-http", "old", "no-length", "nonsense", "endless-head"],
+    ids=["not-http", "old", "no-length", "nonsense", "negative", "endless-body", "endless-head"],
 )
 def test_what_is_no_answer_is_refused(answer: bytes) -> None:
     """At once, instead of waiting for an end that does not come."""
-    with pytest.raises(ValueError, match=r"HTTP/1\.1|how long|invalid literal"):
+    with pytest.raises(ValueError, match=r"HTTP/1\.1|how long|too long|invalid literal"):
         rawhttp.whole(answer)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from loadgen.generator.jobids import JobIds
-from loadgen.generator.jobrecord import BatchCount, Record, decode_frame, decode_record
+from loadgen.generator.jobrecord import BatchCount, Record, Timings, decode_frame, decode_record
 from tests.finalrecords import record
 
 
@@ -19,6 +19,13 @@ def test_how_long_a_result_took_to_be_stored() -> None:
     assert stamps.stored_at_s == pytest.approx(1_769_860_800.35)
     assert math.isnan(Record(status="expired").stored_ms)
     assert math.isnan(Record(status="expired").stored_at_s)
+
+
+@pytest.mark.parametrize("stamp", ["", "soon", "0001-01-01T00:00:00+14:00"])
+def test_a_stamp_that_is_none_is_unknown(stamp: str) -> None:
+    """A run goes on whatever a record says."""
+    assert math.isnan(Record(status="done", created_at=stamp, finished_at="x").stored_ms)
+    assert math.isnan(Record(status="done", created_at="x", timings_ms=Timings(total=1.0)).stored_at_s)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from inferq.errors import OperatorError
+from loadgen import schedules
 from loadgen.generator import plan as plans
-from loadgen.generator.plan import Inputs, Kind, Plan, Schedule, check, due_s, loopback, texts_of
+from loadgen.generator import requests as made
+from loadgen.generator.plan import Inputs, Kind, Plan, Schedule, check, due_s, loopback, same_host, texts_of
 from loadgen.generator.requests import requests, submits
 
 SCHEDULES = {
@@ -28,9 +30,9 @@ def test_equal_seeds_make_equal_loads(kind: Kind) -> None:
     assert due == due_s(other.schedule, other.seed)
     assert due == sorted(due)
     assert 0 <= due[0] <= due[-1] < 2
-    made, again = requests(one, len(due)), requests(other, len(due))
-    assert len(made) == len(due)
-    assert [made[number] for number in range(len(made))] == [again[number] for number in range(len(again))]
+    ours, again = requests(one, len(due)), requests(other, len(due))
+    assert len(ours) == len(due)
+    assert [ours[number] for number in range(len(ours))] == [again[number] for number in range(len(again))]
 
 
 def test_another_seed_makes_another_load() -> None:
@@ -84,6 +86,11 @@ def test_a_request_is_whole() -> None:
         ({"path": "/a\r\nX: y"}, "path"),
         ({"connections": 0}, "connections"),
         ({"connections": 4_097}, "connections"),
+        ({"url": "http://127.0.0.1:99999"}, "http://HOST:PORT"),
+        ({"url": "http://127.0.0.1:0"}, "http://HOST:PORT"),
+        ({"url": "http://[::1"}, "http://HOST:PORT"),
+        ({"inputs": Inputs(distinct=-1)}, "distinct"),
+        ({"inputs": Inputs(distinct=100_001)}, "distinct"),
         ({"warm_s": -1.0}, "warm-up"),
         ({"warm_s": 30.0}, "warm-up"),
         ({"patience_s": math.nan}, "patience"),
@@ -119,3 +126,36 @@ def test_what_a_plan_may_not_say(changes: dict[str, object], says: str) -> None:
 def test_what_is_this_host(url: str, *, here: bool) -> None:
     """Loopback addresses and localhost; a name that only may be is not."""
     assert loopback(url) is here
+
+
+def test_there_are_as_many_texts_as_drawn_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound on what is expected is passed by half of the draws."""
+    monkeypatch.setattr(schedules, "MOST_REQUESTS", 100)
+    drawn = (len(due_s(Schedule(kind="poisson", rate=10.0, seconds=10.0), seed)) for seed in range(20))
+    most = max(drawn)
+    assert most > 100
+    assert len(texts_of(Inputs(), most, 0)) == most
+
+
+def test_bodies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them together, since they are held for the whole run."""
+    monkeypatch.setattr(made, "MOST_HELD_BYTES", 100)
+    assert len(requests(Plan(inputs=Inputs(texts=("x" * 30,))), 2)) == 2
+    with pytest.raises(OperatorError, match="100 bytes"):
+        requests(Plan(inputs=Inputs(texts=("x" * 30,))), 3)
+
+
+@pytest.mark.parametrize(
+    ("target", "stream", "same"),
+    [
+        ("http://127.0.0.1:1", "ws://localhost:2/ws", True),
+        ("http://api.example", "ws://API.example:81", True),
+        ("http://api.example", "ws://127.0.0.1", False),
+        ("http://127.0.0.1", "ws://api.example", False),
+        ("http://127.0.0.1", "", False),
+        ("", "", False),
+    ],
+)
+def test_what_is_one_host(target: str, stream: str, *, same: bool) -> None:
+    """All names of this host are one; otherwise by name."""
+    assert same_host(target, stream) is same

@@ -127,6 +127,23 @@ def test_records_are_not_pushes() -> None:
     assert found.cached == 0
 
 
+def test_a_stamp_from_far_away_does_not_make_a_long_timeline() -> None:
+    """Records are read from a server, whose clock and word are its own."""
+    ledger = Ledger([0.0, 1.0], warm_s=0.0)
+    job(ledger, 0, accepted_s=0.01, ended_s=1e300)
+    job(ledger, 1, accepted_s=1.01, ended_s=-1e300)
+    found = run_of(ledger, follow="records")
+    assert len(found.timeline) == 90_001
+    assert sum(one.ended for one in found.timeline) == 2
+
+
+def test_nobody_knows_how_many_are_in_the_system_when_none_is_followed() -> None:
+    """Accepted jobs would seem to stay for good."""
+    ledger = Ledger([0.0], warm_s=0.0)
+    job(ledger, 0, accepted_s=0.01)
+    assert run_of(ledger, follow="nothing").mean_in_system is None
+
+
 def test_what_did_not_end_as_done_is_not_in_time() -> None:
     """A failure counts by its status alone."""
     ledger = Ledger([0.0], warm_s=0.0)
