@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from loadgen.completed import completed
 from loadgen.figures import Figure
 from loadgen.machine import machine
 from loadgen.peers.bench import Bench, now, report, say, surroundings
 from loadgen.peers.measuring import Effort
 from loadgen.peers.roster import PEERS
 from loadgen.reports.environment import ROOT
-from loadgen.sweeping.options import completed
 
 PYTHON: Final = ROOT / ".venv-peers" / "bin" / "python"
 FOLDER: Final = ROOT / "docs" / "benchmarks"
