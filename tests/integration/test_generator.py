@@ -522,3 +522,27 @@ async def test_an_interrupted_load_says_so() -> None:
     assert process.returncode == 130
     assert said == b"loadgen: interrupted: there is no report\n"
     assert not child.is_running()
+
+
+# Ctrl-C in the midst of the imports, whatever the machine's pace.
+INTERRUPTING = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "loadgen.reports.benchcommand":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("loadgen", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("subcommand", ["run", "benchmark", "closed", "sweep", "cache"])
+async def test_an_interrupt_while_a_load_is_still_starting_says_so(subcommand: str) -> None:
+    """Its imports are no less interrupted than its load: 130 and one line, no traceback."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", INTERRUPTING, subcommand), stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    assert (process.returncode, said) == (130, b"loadgen: interrupted: there is no report\n")
