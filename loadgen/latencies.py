@@ -117,12 +117,18 @@ class Latencies:
         for place, times in zip(*np.unique(places, return_counts=True), strict=True):
             self._kept.record_value(int(_LOWEST_US[place]), int(times))
 
-    def percentile_ms(self, share: float) -> float:
-        """Return the latency that ``share`` (0 to 1) of all do not exceed, by nearest rank; nan for none."""
-        if not self.count:
+    def percentile_ms(self, share: float, *, longer: int = 0) -> float:
+        """Return the latency that ``share`` (0 to 1) of all do not exceed, by nearest rank; nan for none.
+
+        So many as ``longer`` count as longer than all that is held: a percentile that falls among them is infinite.
+        """
+        total = self.count + longer
+        if not total:
             return math.nan
         # The library's own percentiles round the rank, so that they can be one too low.
-        rank = min(self.count, max(1, math.ceil(self.count * share)))
+        rank = min(total, max(1, math.ceil(total * share)))
+        if rank > self.count:
+            return math.inf
         place = np.searchsorted(np.cumsum(self._counts()), rank)
         return float(_HIGHEST_US[place]) / _PER_MS
 

@@ -34,6 +34,7 @@ class FakeIngress:
     answers: list[bytes] = field(default_factory=list)
     on_subscribe: Callable[[list[str]], bytes] = lambda _: b""
     record: Callable[[str], bytes] = lambda _: answer("404 Not Found", b"{}")
+    stats: dict[str, object] = field(default_factory=dict)
     stall_s: float = 0.0
     every_s: float = 0.0
     submits: list[bytes] = field(default_factory=list)
@@ -78,7 +79,7 @@ class FakeIngress:
             await self._follow(reader, writer)
             return False
         if head.startswith(b"GET /v1/stats"):
-            writer.write(answer("200 OK", b"{}"))
+            writer.write(answer("200 OK", json.dumps(self.stats).encode()))
             return True
         if head.startswith(b"GET /v1/jobs/"):
             writer.write(self.record(head.split()[1].rsplit(b"/", 1)[1].decode()))

@@ -35,6 +35,7 @@ from loadgen.latencies import Latencies
 from loadgen.schedules import MOST_REQUESTS
 
 LABEL: Final = "closed loop: hides stalls"
+NOT_SENT: Final = "not_sent"
 TAKE_AT_ONCE: Final = 256
 TICK_S: Final = 0.05
 # Without any answer for so long, the server is gone.
@@ -72,6 +73,12 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     def per_s(self) -> float:
         """Accepted requests a second; nan where it took no time."""
         return self.accepted / self.seconds if self.seconds else math.nan
+
+    @property
+    def never(self) -> int:
+        """Requests that were sent and had no answer; a refusal is one."""
+        answered = sum(times for kind, times in self.errors.items() if kind.isdecimal())
+        return self.requests - self.accepted - answered - self.errors.get(NOT_SENT, 0)
 
 
 def check(order: Closed) -> None:
@@ -120,7 +127,7 @@ class _Run:
         return Answers(
             requests=order.requests,
             accepted=self._accepted,
-            errors=dict(sorted(self._errors.items())) | ({"not_sent": left} if left else {}),
+            errors=dict(sorted(self._errors.items())) | ({NOT_SENT: left} if left else {}),
             seconds=self._heard_s - start_s,
             submit=latency(self._kept),
             own_cpu_s=time.process_time() - own_s,

@@ -52,7 +52,7 @@ def words(seen: Answers, threads: int) -> list[str]:
         LABEL,
         f"{seen.requests} requests over {threads} threads, {seen.accepted} accepted, errors: {errors or 'none'}",
         f"{seen.per_s:.1f} accepted/s in {seen.seconds:.2f} s",
-        latency_words("sent to 202", seen.submit),
+        latency_words("sent to 202", seen.submit, seen.never),
         f"of a core: generator {share:.0f} %",
     ]
 

@@ -14,7 +14,7 @@ import uvloop
 
 from inferq.errors import OperatorError
 from loadgen.generator import target
-from loadgen.generator.plan import MOST_TEXTS, Follow, Inputs, Kind, Plan, Schedule, check
+from loadgen.generator.plan import MOST_TEXTS, Follow, Inputs, Kind, Plan, Schedule, check, due_s
 from loadgen.generator.report import Report
 from loadgen.generator.run import generated
 from loadgen.generator.said import Progress
@@ -65,6 +65,13 @@ def run(options: argparse.Namespace) -> int:
     check(plan)
     if options.out is not None and (options.out.is_dir() or not options.out.parent.is_dir()):
         raise OperatorError(f"{options.out} cannot be written: give a file in a folder that exists")
+    # Before anybody is asked; the generator makes them again, since they need not travel.
+    wanted = len(due_s(plan.schedule, plan.seed))
+    if (cut := len(plan.schedule.times) - wanted) > 0:
+        sys.stderr.write(
+            f"loadgen: {cut} of the trace's {wanted + cut} times are past --seconds {options.seconds:g}"
+            " and are not sent\n"
+        )
     report = uvloop.run(_load(plan))
     sys.stdout.write("".join(f"{line}\n" for line in words(report)))
     if options.out is not None:

@@ -116,6 +116,25 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """The share of offered requests that were done within the budget (0 to 1); nan for none."""
         return self.in_time / self.offered if self.offered else float("nan")
 
+    @property
+    def never_accepted(self) -> int:
+        """Requests without any answer; a refusal is one."""
+        return self.offered - self.accepted - self._refused
+
+    @property
+    def never_stored(self) -> int:
+        """Jobs that were accepted and not seen to end."""
+        return self.accepted - sum(self.statuses.values())
+
+    @property
+    def never_pushed(self) -> int:
+        """Requests that were not refused, and of which no end was seen."""
+        return self.offered - self._refused - sum(self.statuses.values())
+
+    @property
+    def _refused(self) -> int:
+        return sum(times for kind, times in self.errors.items() if kind.isdecimal())
+
 
 def latency(kept: Latencies) -> Latency:
     """Return what a histogram holds."""

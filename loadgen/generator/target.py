@@ -1,9 +1,13 @@
-"""What a load is aimed at: whether it may be, is there, and takes the key, before minutes of refusals."""
+"""What a load is aimed at: whether it may be, is there, takes the key and has a batcher, before minutes of refusals."""
 
 import argparse
+import asyncio
+import sys
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from inferq.cli.credentials import NO_KEY, given_key
 from inferq.errors import OperatorError
@@ -12,8 +16,12 @@ from loadgen.generator.plan import DEFAULT_URL, loopback
 
 # What a batcher counts and an ingress does not.
 BATCHER_METRIC: Final = b"inferq_batch_size_count"
+# A server that says nothing for so long to so small a question is not one to begin a load on.
+ANSWERS_WITHIN_S: Final = 10.0
 UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
+# What a batcher says of itself while its model is not there.
+NOT_YET: Final = ("loading", "restarting")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,27 +47,49 @@ def key_for(options: argparse.Namespace) -> str:
     return given_key(options.key_file) or ""
 
 
+class _Batcher(msgspec.Struct, frozen=True):
+    state: str = ""
+
+
+class _Stats(msgspec.Struct, frozen=True):
+    batchers: list[_Batcher] | None = None
+
+
 async def ask(url: str, key: str) -> None:
-    """Make sure that an ingress is there and takes the key.
+    """Make sure that an ingress is there and takes the key, and say so where no batcher takes jobs yet.
 
     Raises:
         OperatorError: it is not, does not, or is a batcher.
     """
     client = Client(url, key=key)
     try:
-        reply = await client.request("GET", "/v1/stats")
-        if reply.status == UNAUTHORIZED:
-            raise OperatorError(f"{url} asks for {'another' if key else 'an'} API key: {NO_KEY}")
-        if reply.status == NOT_FOUND:
-            exposed = await client.request("GET", "/metrics")
-            if BATCHER_METRIC in exposed.body:
-                raise OperatorError(
-                    f"{url} is a batcher: it takes its jobs from the queue alone, so aim at its ingress"
-                )
-            raise OperatorError(f"{url} is no ingress: it does not know /v1/stats")
+        async with asyncio.timeout(ANSWERS_WITHIN_S):
+            reply = await client.request("GET", "/v1/stats")
+            if reply.status == UNAUTHORIZED:
+                raise OperatorError(f"{url} asks for {'another' if key else 'an'} API key: {NO_KEY}")
+            if reply.status == NOT_FOUND:
+                exposed = await client.request("GET", "/metrics")
+                if BATCHER_METRIC in exposed.body:
+                    raise OperatorError(
+                        f"{url} is a batcher: it takes its jobs from the queue alone, so aim at its ingress"
+                    )
+                raise OperatorError(f"{url} is no ingress: it does not know /v1/stats")
     except (OSError, TimeoutError, UnicodeError) as error:
         raise OperatorError(
             f"no answer from {url} ({type(error).__name__}): start it with `inferq up`, or give its --url"
         ) from error
     finally:
         await client.close()
+    if why := none_takes(reply.body):
+        sys.stderr.write(f"loadgen: {why}: jobs wait until one does, and their times say so\n")
+
+
+def none_takes(stats: bytes) -> str:
+    """Return why no batcher takes jobs by the answer of `/v1/stats`; empty where one does, or nothing is told."""
+    try:
+        batchers = msgspec.json.decode(stats, type=_Stats).batchers
+    except msgspec.MsgspecError:
+        return ""
+    if batchers is None or any(one.state not in NOT_YET for one in batchers):
+        return ""
+    return "no batcher takes jobs yet" if batchers else "no batcher is there"

@@ -76,11 +76,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def percentile_ms(kept: Latencies, share: float, longer: int = 0) -> float:
     """Return a percentile of what is held and so many that are longer than all of it."""
-    total = kept.count + longer
-    rank = max(1, math.ceil(total * share))
-    if total and rank > kept.count:
-        return math.inf
-    return kept.percentile_ms(min(1.0, rank / kept.count)) if total else math.nan
+    return kept.percentile_ms(share, longer=longer)
 
 
 @dataclass(frozen=True, kw_only=True)

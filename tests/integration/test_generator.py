@@ -16,7 +16,7 @@ from inferq.errors import OperatorError
 from inferq.ports import LOOPBACK, free_port
 from loadgen.childwork import ask
 from loadgen.companion import companion
-from loadgen.generator import closed, pool, selfcheck
+from loadgen.generator import closed, pool, selfcheck, target
 from loadgen.generator import command as loads
 from loadgen.generator.closed import Answers, Closed
 from loadgen.generator.plan import Follow, Inputs, Plan, Schedule
@@ -458,6 +458,7 @@ async def test_a_load_that_is_refused_ends_with_1_and_an_invalid_one_with_2(tmp_
         (["--out", "/nonexistent/report.json"], "cannot be written"),
         (["--text-file", "/dev/zero"], "is longer than"),
         (["--rate", "0"], "--rate"),
+        (["--rate", "1e9"], "1,000,000 requests at most"),
         (["--rate", "-1"], "--rate"),
         (["--rate", "nan"], "--rate"),
         (["--seconds", "0"], "seconds"),
@@ -506,6 +507,66 @@ def test_a_file_of_a_load_is_read_to_its_bound(tmp_path: Path, capsys: pytest.Ca
     assert loads._times(long) == [0.5, 0.7]
 
 
+async def test_a_trace_that_is_cut_is_said_to_be(tmp_path: Path) -> None:
+    """How many of its times are not sent; a trace that fits is no news."""
+    trace = tmp_path / "trace"
+    trace.write_text("0\n0.1\n0.2\n5\n6\n")
+    given = ("--schedule", "trace", "--trace", str(trace), "--follow", "nothing", "--seconds")
+    async with fake_ingress() as it:
+        _, said, cut = await command("--url", it.url, *given, "0.5")
+        trace.write_text("0\n0.1\n")
+        _, _, whole = await command("--url", it.url, *given, "0.5")
+    assert "3 jobs in 0.5 s (trace)" in said
+    assert cut == "loadgen: 2 of the trace's 5 times are past --seconds 0.5 and are not sent\n"
+    assert whole == ""
+
+
+@pytest.mark.parametrize(
+    ("states", "says"),
+    [
+        ([], "no batcher is there"),
+        (["loading", "restarting"], "no batcher takes jobs yet"),
+        (["loading", "idle"], ""),
+        (["busy"], ""),
+    ],
+)
+async def test_a_load_beside_no_ready_batcher_says_so(
+    states: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It begins all the same: what a pipeline does then may be what is asked."""
+    async with fake_ingress(stats={"batchers": [{"state": one} for one in states]}) as it:
+        await target.ask(it.url, "")
+    said = capsys.readouterr().err
+    assert said == (f"loadgen: {says}: jobs wait until one does, and their times say so\n" if says else "")
+
+
+async def test_stats_that_are_none_are_no_news(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another server's, or an older one's."""
+    async with fake_ingress() as it:
+        await target.ask(it.url, "")
+    assert capsys.readouterr().err == ""
+    assert target.none_takes(b"[]") == target.none_takes(b"not JSON") == ""
+
+
+async def test_a_target_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the bound on the first question, not by that of any request."""
+    monkeypatch.setattr(target, "ANSWERS_WITHIN_S", 0.05)
+    hanging = asyncio.Event()
+
+    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await hanging.wait()
+        writer.close()
+
+    server = await asyncio.start_server(hang, LOOPBACK, 0)
+    url = f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+    async with asyncio.timeout(target.ANSWERS_WITHIN_S + 10):
+        with pytest.raises(OperatorError, match=r"no answer from .* \(TimeoutError\)"):
+            await target.ask(url, "")
+    hanging.set()
+    server.close()
+    await server.wait_closed()
+
+
 async def test_an_interrupted_load_says_so() -> None:
     """It ends at once with 130, one line, and without its generator."""
     async with fake_ingress() as it:
@@ -522,3 +583,27 @@ async def test_an_interrupted_load_says_so() -> None:
     assert process.returncode == 130
     assert said == b"loadgen: interrupted: there is no report\n"
     assert not child.is_running()
+
+
+# Ctrl-C in the midst of the imports, whatever the machine's pace.
+INTERRUPTING = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "loadgen.reports.benchcommand":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("loadgen", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("subcommand", ["run", "benchmark", "closed", "sweep", "cache"])
+async def test_an_interrupt_while_a_load_is_still_starting_says_so(subcommand: str) -> None:
+    """Its imports are no less interrupted than its load: 130 and one line, no traceback."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", INTERRUPTING, subcommand), stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    assert (process.returncode, said) == (130, b"loadgen: interrupted: there is no report\n")

@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
-from loadgen.generator.ledger import NOT_ENDED, Ledger
-from loadgen.generator.plan import Follow, Plan, Schedule
+from loadgen.generator.closed import Answers
+from loadgen.generator.closedcommand import words as closed_words
+from loadgen.generator.ledger import CONNECTION_LOST, NO_ANSWER, NOT_ENDED, PUSH_LOST, Ledger
+from loadgen.generator.plan import Follow, Inputs, Plan, Schedule
 from loadgen.generator.report import Report
 from loadgen.generator.said import Progress, Said
 from loadgen.generator.summary import Used, doubts, report
@@ -187,6 +189,7 @@ def test_a_report_in_words() -> None:
     assert lines[1] == "errors: 1 503, 1 hurried, 1 not_ended"
     assert lines[2].startswith("goodput: 25.00 % done within 100 ms, 1.0 jobs/s done")
     assert lines[3].startswith("submit, due to 202: p50 10")
+    assert lines[3].endswith(" ms")
     assert any(line.startswith("pushed, due to frame: p50 ") for line in lines)
     assert "batches: 2, 1.00 jobs on average, 50.0 % padding, closed by 2 full" in lines
     assert lines[-1] == "of a core: generator 15 %, ingress 10 %, others 25 %"
@@ -201,7 +204,60 @@ def test_an_invalid_run_says_so_last() -> None:
     assert lines[:3] == [
         "1 jobs in 3 s (constant), 0 accepted",
         "errors: 1 no_connection",
-        "submit, due to 202: none",
+        "submit, due to 202: p50 never, p90 never, p99 never, p99.9 never, max never (1 of 1 never came)",
     ]
     assert lines[-1] == "INVALID: sends were late by 500.22 ms at p99, 1 ms is the most"
     assert "none ended" in words(run_of(ledger, follow="push"))[0]
+
+
+def test_what_never_came_is_longer_than_all_that_came() -> None:
+    """Percentiles are not of the survivors alone; a refusal is an answer, and stays out of them."""
+    ledger = Ledger([0.01 * number for number in range(10)], warm_s=0.0)
+    for number in range(7):
+        due = ledger.due_s[number]
+        ended_s = due + 0.04 if number < 5 else None
+        job(ledger, number, accepted_s=due + 0.02, ended_s=ended_s)
+    ledger.fail(5, NOT_ENDED)
+    ledger.fail(6, PUSH_LOST)
+    job(ledger, 7)
+    ledger.fail(7, NO_ANSWER)
+    job(ledger, 8)
+    ledger.fail(8, CONNECTION_LOST)
+    job(ledger, 9)
+    ledger.answer(9, 503, 0.1)
+    found = run_of(ledger)
+    lines = words(found)
+    assert (found.never_accepted, found.never_stored, found.never_pushed) == (2, 2, 4)
+    (submit,) = (line for line in lines if line.startswith("submit"))
+    assert submit.startswith("submit, due to 202: p50 20")
+    assert submit.endswith(" ms, p90 never, p99 never, p99.9 never, max never (2 of 9 never came)")
+    (stored,) = (line for line in lines if line.startswith("stored"))
+    assert stored.endswith("p90 never, p99 never, p99.9 never, max never (2 of 7 never came)")
+    (pushed,) = (line for line in lines if line.startswith("pushed"))
+    assert pushed.startswith("pushed, due to frame: p50 40")
+    assert pushed.endswith("p90 never, p99 never, p99.9 never, max never (4 of 9 never came)")
+
+
+@pytest.mark.parametrize(("distinct", "warned"), [(0, True), (5, False)])
+def test_a_run_that_a_cache_answered_says_so(distinct: int, *, warned: bool) -> None:
+    """Unless it was asked to repeat its texts."""
+    found = msgspec.structs.replace(whole(), cached=2)
+    found = msgspec.structs.replace(
+        found, plan=msgspec.structs.replace(found.plan, inputs=Inputs(distinct=distinct))
+    )
+    warnings = [line for line in words(found) if line.startswith("WARNING")]
+    assert warnings == warned * [
+        "WARNING: 2 of 4 came from a cache, so these are its times: give another --seed"
+    ]
+    assert not any("WARNING" in line for line in words(whole()))
+
+
+def test_a_closed_loop_tells_what_never_came() -> None:
+    """A refusal is an answer, and what was not sent was not waited for."""
+    ledger = Ledger([0.0], warm_s=0.0)
+    job(ledger, 0, accepted_s=0.02)
+    submit = run_of(ledger, follow="nothing").submit
+    errors = {"503": 1, "connection_lost": 1, "not_sent": 3}
+    seen = Answers(requests=6, accepted=1, errors=errors, seconds=1.0, submit=submit, own_cpu_s=0.1)
+    assert seen.never == 1
+    assert any("p90 never" in line and "(1 of 2 never came)" in line for line in closed_words(seen, 2))
