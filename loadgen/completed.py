@@ -1,4 +1,4 @@
-"""A command that runs for long: its work to the end, or to Ctrl-C, and the exit status of either."""
+"""A command that runs for long: its work to the end, or to a signal that ends it, and the exit status of either."""
 
 import asyncio
 import signal
@@ -11,13 +11,14 @@ from inferq.errors import OperatorError
 
 NOT_DONE: Final = 2
 INTERRUPTED: Final = 130
-ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def completed(name: str, work: Coroutine[Any, Any, None], say: Callable[[str], None]) -> int:
-    """Run a command's work to its end; `NOT_DONE` when it could not be done, `INTERRUPTED` after Ctrl-C or SIGTERM.
+    """Run a command's work to its end; `NOT_DONE` when it could not be done, `INTERRUPTED` after a signal of `ENDING`.
 
-    Both end the work once, so that its pipeline is stopped in order; what comes after the first changes nothing.
+    These are Ctrl-C, SIGTERM and a terminal that is closed. They end the work once, so that its pipeline is stopped in
+    order; what comes after the first changes nothing.
     """
     interrupted = False
 
@@ -31,12 +32,14 @@ def completed(name: str, work: Coroutine[Any, Any, None], say: Callable[[str], N
                 say(f"{name}: interrupted; the pipeline is stopped")
                 task.cancel()
 
-        for number in ENDING:
+        # Whoever ignores hangups, as nohup does, wants the work to go on.
+        heard = [one for one in ENDING if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+        for number in heard:
             loop.add_signal_handler(number, on_signal)
         try:
             await work
         finally:
-            for number in ENDING:
+            for number in heard:
                 loop.remove_signal_handler(number)
 
     try:

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 
+import pytest
+
 from inferq.errors import OperatorError
 from loadgen.completed import INTERRUPTED, NOT_DONE, completed
 
@@ -34,6 +36,38 @@ def test_an_interrupt_ends_the_work_once_and_in_order() -> None:
 
     assert completed("sweep", interrupted(), said.append) == INTERRUPTED
     assert said == ["sweep: interrupted; the pipeline is stopped"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_each_signal_that_ends_a_command_lets_it_clean_up(number: signal.Signals) -> None:
+    """Ctrl-C, a timeout's SIGTERM, and a terminal that is closed."""
+    ends: list[str] = []
+
+    async def working() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            ends.append("cleaned up")
+
+    assert completed("sweep", working(), ends.append) == INTERRUPTED
+    assert ends == ["sweep: interrupted; the pipeline is stopped", "cleaned up"]
+
+
+def test_a_hangup_that_is_ignored_ends_nothing() -> None:
+    """As after nohup."""
+    said: list[str] = []
+
+    async def working() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert completed("sweep", working(), said.append) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert said == []
 
 
 def test_work_that_ends_is_done() -> None:
