@@ -6,8 +6,8 @@
    then taking jobs in may have cost it what it needs to do them, and it is tried again at `BEYOND` times the most.
 4. One that did nothing yet was offered far too much, so that all of the try went by with what came first: it is
    offered `LIGHTER` times less.
-5. After `TRIES` the search gives up: no rate that a generator can send is too much. So it does when nothing is done of
-   `LEAST` jobs a second either.
+5. When nothing is done of `LEAST` jobs a second either, the search gives up. So it does after `TRIES`: no rate that a
+   generator can send is too much.
 """
 
 from typing import Final
@@ -48,9 +48,9 @@ class Search:
             self.capacity = self._most
 
     def _lighten(self, offered: float) -> None:
-        if self.rate <= LEAST or self._tries >= TRIES:
+        if self.rate <= LEAST:
             raise OperatorError(
-                f"at {offered:.4g} jobs/s not one was done in time: start the same with `inferq up`, and see what it logs"
+                f"at {offered:.4g} jobs/s not one was done in time: see what the same logs under `inferq up`"
             )
         self.rate = max(LEAST, self.rate / LIGHTER)
 

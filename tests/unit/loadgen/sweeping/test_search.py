@@ -4,7 +4,7 @@ import pytest
 
 from inferq.errors import OperatorError
 from loadgen.sweeping.levels import MOST_RATE
-from loadgen.sweeping.search import FIRST, LEAST, LIGHTER, TRIES, Search
+from loadgen.sweeping.search import FIRST, LEAST, TRIES, Search
 
 
 def found(search: Search, capacity: float, *, worth: float = 1.0) -> list[float]:
@@ -52,16 +52,12 @@ def test_a_server_that_did_nothing_is_offered_less() -> None:
 
 
 def test_a_search_ends_when_nothing_is_done_at_all() -> None:
-    """At the least rate, or after so many tries; it names the rate that was offered."""
+    """At the least rate; it names the one that was offered."""
     search = Search(1.0)
     search.tried(1.3, 0.0)
     assert search.rate == LEAST
-    with pytest.raises(OperatorError, match="at 0.9 jobs/s not one was done"):
+    with pytest.raises(OperatorError, match=r"at 0\.9 jobs/s not one was done"):
         search.tried(0.9, 0.0)
-    far = Search(LEAST * LIGHTER**TRIES)
-    with pytest.raises(OperatorError, match="not one was done"):
-        for _ in range(TRIES):
-            far.tried(far.rate, 0.0)
 
 
 def test_what_was_done_once_can_be_done() -> None:
