@@ -9,6 +9,11 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from loadgen import interrupts
+
+if __name__ == "__main__":
+    interrupts.quiet()
+
 from inferq.errors import OperatorError
 from loadgen.generator import closedcommand, command
 from loadgen.reports import benchcommand
@@ -58,4 +63,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    interrupts.heard()
     raise SystemExit(main())

@@ -5,15 +5,19 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import uvloop
+from loadgen import interrupts
 
-from inferq.errors import OperatorError
+if __name__ == "__main__":
+    interrupts.quiet()
+
+from loadgen.completed import completed
 from loadgen.figures import Figure
 from loadgen.machine import machine
 from loadgen.peers.bench import Bench, now, report, say, surroundings
 from loadgen.peers.measuring import Effort
 from loadgen.peers.roster import PEERS
 from loadgen.reports.environment import ROOT
+from loadgen.reports.files import writable
 
 PYTHON: Final = ROOT / ".venv-peers" / "bin" / "python"
 FOLDER: Final = ROOT / "docs" / "benchmarks"
@@ -32,7 +36,10 @@ MAKE_ONE: Final = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure, print and write the report; 1 when an arm could not be measured, 2 when nothing could."""
+    """Measure, print and write the report.
+
+    1 when an arm could not be measured, 2 when nothing could, 130 when it was interrupted.
+    """
     options = _parsed(argv)
     quick = options.quick
     models = {"builtin": "builtin"}
@@ -57,19 +64,23 @@ def main(argv: list[str] | None = None) -> int:
     began = now()
     sys.stdout.write(f"{machine()}\n")
     sys.stdout.flush()
-    try:
+    failed = False
+
+    async def measured() -> None:
+        nonlocal failed
         about = surroundings(models)
-        outcomes, versions = uvloop.run(bench.run())
+        if options.report is not None:
+            writable(options.report)
+        outcomes, versions = await bench.run()
+        failed = any(outcome.failed() for outcome in outcomes)
         if options.report is not None:
             words = ["make", "bench-peers"]
             if told := _told(options):
                 words.append(f"ARGS={' '.join(told)}")
             page = report(outcomes, versions, words=words, began=began, about=about, folder=options.report)
             sys.stdout.write(f"{page}\n")
-    except (OperatorError, OSError) as error:
-        sys.stderr.write(f"peers: {error}\n")
-        return 2
-    return 1 if any(outcome.failed() for outcome in outcomes) else 0
+
+    return completed("peers", measured(), say) or int(failed)
 
 
 def _parsed(argv: list[str] | None) -> argparse.Namespace:
