@@ -6,11 +6,15 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-import uvloop
+from loadgen import interrupts
+
+if __name__ == "__main__":
+    interrupts.quiet()
 
 from inferq.errors import OperatorError
 from inferq.rabbitnode import find_rabbitmq_server
 from loadgen import admission, batching, instrument, push
+from loadgen.completed import completed
 from loadgen.figures import Figure
 from loadgen.machine import machine, programs
 from loadgen.parts import Asked
@@ -41,7 +45,7 @@ PARTS: Final[dict[str, Collection[str]]] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure and print; 0 whatever the figures are, 1 when some could not be measured."""
+    """Measure and print; 0 whatever the figures are, 1 when some could not be measured, 130 when it was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m loadgen.bench", description=__doc__)
     parser.add_argument("--only", choices=list(BENCHES), help="a bench alone")
     parser.add_argument(
@@ -91,11 +95,16 @@ def main(argv: list[str] | None = None) -> int:
         say=_say,
         show=_show,
     )
+    wanted_benches = [name for name in BENCHES if options.only in {None, name}]
     whole = True
-    for name, bench in BENCHES.items():
-        if options.only in {None, name}:
-            whole &= uvloop.run(bench(asked).run(options.part or list(PARTS[name])))
-    return 0 if whole else 1
+
+    async def all_of_them() -> None:
+        nonlocal whole
+        for name in wanted_benches:
+            whole &= await BENCHES[name](asked).run(options.part or list(PARTS[name]))
+
+    status = completed("bench", all_of_them(), _say)
+    return status or (0 if whole else 1)
 
 
 def _brokers(wanted: str | None) -> list[str]:

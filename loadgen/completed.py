@@ -1,8 +1,9 @@
-"""A command that runs for long: its work to the end, or to Ctrl-C, and the exit status of either."""
+"""A command that runs for long: its work to the end, or to a signal that ends it, and the exit status of either."""
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import uvloop
@@ -11,32 +12,39 @@ from inferq.errors import OperatorError
 
 NOT_DONE: Final = 2
 INTERRUPTED: Final = 130
-ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+STREAMS: Final = (1, 2)
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def completed(name: str, work: Coroutine[Any, Any, None], say: Callable[[str], None]) -> int:
-    """Run a command's work to its end; `NOT_DONE` when it could not be done, `INTERRUPTED` after Ctrl-C or SIGTERM.
+    """Run a command's work to its end; `NOT_DONE` when it could not be done, `INTERRUPTED` after a signal of `ENDING`.
 
-    Both end the work once, so that its pipeline is stopped in order; what comes after the first changes nothing.
+    These are Ctrl-C, SIGTERM and a terminal that is closed. They end the work once, so that its pipeline is stopped in
+    order; what comes after the first changes nothing.
     """
     interrupted = False
+    terminals = [stream for stream in STREAMS if os.isatty(stream)]
 
     async def whole() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-        def on_signal() -> None:
+        def on_signal(number: signal.Signals) -> None:
             nonlocal interrupted
+            if number == signal.SIGHUP:
+                _forget(terminals)
             if task is not None and not interrupted:
                 interrupted = True
                 say(f"{name}: interrupted; the pipeline is stopped")
                 task.cancel()
 
-        for number in ENDING:
-            loop.add_signal_handler(number, on_signal)
+        # Whoever ignores hangups, as nohup does, wants the work to go on.
+        heard = [one for one in ENDING if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+        for number in heard:
+            loop.add_signal_handler(number, on_signal, number)
         try:
             await work
         finally:
-            for number in ENDING:
+            for number in heard:
                 loop.remove_signal_handler(number)
 
     try:
@@ -49,3 +57,11 @@ def completed(name: str, work: Coroutine[Any, Any, None], say: Callable[[str], N
     except asyncio.CancelledError:
         pass  # It was interrupted, which is said already.
     return INTERRUPTED if interrupted else 0
+
+
+def _forget(terminals: Iterable[int]) -> None:
+    """Let streams of a closed terminal lead nowhere: writing to it fails, and would end the work half undone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in terminals:
+        os.dup2(nowhere, stream)
+    os.close(nowhere)

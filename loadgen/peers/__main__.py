@@ -6,6 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from loadgen import interrupts
+
+if __name__ == "__main__":
+    interrupts.quiet()
+
 from loadgen.completed import completed
 from loadgen.figures import Figure
 from loadgen.machine import machine
@@ -13,6 +18,7 @@ from loadgen.peers.bench import Bench, now, report, say, surroundings
 from loadgen.peers.measuring import Effort
 from loadgen.peers.roster import PEERS
 from loadgen.reports.environment import ROOT
+from loadgen.reports.files import writable
 
 PYTHON: Final = ROOT / ".venv-peers" / "bin" / "python"
 FOLDER: Final = ROOT / "docs" / "benchmarks"
@@ -32,7 +38,10 @@ MAKE_ONE: Final = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure, print and write the report; 1 when an arm was not measured, 2 when nothing was, 130 after Ctrl-C."""
+    """Measure, print and write the report.
+
+    1 when an arm could not be measured, 2 when nothing could, 130 when it was interrupted.
+    """
     options = _parsed(argv)
     quick = options.quick
     models = {"builtin": "builtin"}
@@ -59,9 +68,11 @@ def main(argv: list[str] | None = None) -> int:
     sys.stdout.flush()
     failed = False
 
-    async def whole() -> None:
+    async def measured() -> None:
         nonlocal failed
         began, about = now(), surroundings(models)
+        if options.report is not None:
+            writable(options.report)
         outcomes, versions = await bench.run()
         failed = any(outcome.failed() for outcome in outcomes)
         if options.report is not None:
@@ -71,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
             page = report(outcomes, versions, words=words, began=began, about=about, folder=options.report)
             sys.stdout.write(f"{page}\n")
 
-    return completed("peers", whole(), say) or int(failed)
+    return completed("peers", measured(), say) or int(failed)
 
 
 def _parsed(argv: list[str] | None) -> argparse.Namespace:

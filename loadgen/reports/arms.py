@@ -71,9 +71,13 @@ def arms(texts: Sequence[str]) -> list[Arm]:
     """Read the configurations of a comparison. Raises `OperatorError` for none, too many, or one that comes twice."""
     if not 1 <= len(texts) <= MOST_ARMS:
         raise OperatorError(f"1 to {MOST_ARMS} configurations are compared; {len(texts)} were given")
-    if len(set(texts)) < len(texts):
-        raise OperatorError("a configuration was given twice")
-    return [arm(text) for text in texts]
+    found: list[Arm] = []
+    for text in texts:
+        one = arm(text)
+        if same := next((other for other in found if other.settings == one.settings), None):
+            raise OperatorError(f"configurations {same.label!r} and {text!r} are the same: leave one out")
+        found.append(one)
+    return found
 
 
 def loads(text: str) -> list[Load]:

@@ -24,7 +24,7 @@ from loadgen.reports.arms import Arm, turned
 from loadgen.reports.comparison import LEGEND, Asked, compared, heading, table
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment, model_name
-from loadgen.reports.files import write
+from loadgen.reports.files import writable, write
 from loadgen.reports.measured import Run, cells, three
 from loadgen.saturation import bare, saturating
 from loadgen.simulated import fitted_of, simulated_plan
@@ -70,6 +70,7 @@ class Bench:
         if options.broker == "rabbitmq":
             find_rabbitmq_server()
         self._environment = environment(options.model, options.precision)
+        writable(options.out)
         self._common = {
             "model": options.model,
             "precision": options.precision,
@@ -255,7 +256,7 @@ async def _alone(model: str) -> float:
 
 def _within(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:g}")
+        raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:,.10g}")
 
 
 def _read(path: Path) -> str:
@@ -265,8 +266,10 @@ def _read(path: Path) -> str:
         if len(read) > MOST_NOTES_BYTES:
             raise OperatorError(f"--notes {path}: {MOST_NOTES_BYTES:,} bytes are the most")
         return read.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperatorError(f"--notes {path} cannot be read: {error}") from error
+    except OSError as error:
+        raise OperatorError(f"--notes {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise OperatorError(f"--notes {path} cannot be read: it is not UTF-8") from error
 
 
 def _filed(name: str) -> str:

@@ -29,7 +29,7 @@ _HOW: Final = (
     " carried such jobs, also of those that ran after the load had ended. *Over ideal* is the time from acceptance to"
     " the stored result over that on a virtual clock, on which the batcher's own planner serves the same arrivals with"
     " the cost that it fitted at its warm-up, and nothing but the engine takes time: how many times as long jobs took"
-    " as they would on a server without overhead. [How all this is measured](README.md)."
+    " as they would on a server without overhead."
 )
 
 
@@ -64,8 +64,13 @@ class Asked:
         """Return it in paragraphs."""
         names = ", ".join(f"`{arm.label}`" for arm in self.arms)
         rates = " and ".join(_load(name, rate) for name, rate in self.loads.items())
+        question = (
+            f"How do the configurations {names} compare at {rates}?"
+            if len(self.arms) > 1
+            else f"How does the configuration {names} do at {rates}?"
+        )
         said = [
-            f"How do the configurations {names} compare at {rates}? `B:W` is batches of at most B jobs and a window of"
+            f"{question} `B:W` is batches of at most B jobs and a window of"
             " W ms (none: a batch is closed as soon as the engine has room), `slo:T` steers for T ms.",
             f"Model {self.model}, broker {self.broker}, {self.batchers} batcher{'s' if self.batchers > 1 else ''};"
             f" {self.seconds:g} s a run after {self.warm_s:g} s of warm-up,"

@@ -71,8 +71,11 @@ class Document:
         return [part for section in self.sections for part in section.parts if isinstance(part, Picture)]
 
 
-def markdown(document: Document, stem: str) -> str:
-    """Return the page; its pictures and its JSON are the files that begin with ``stem``."""
+def markdown(document: Document, stem: str, *, index: str = "") -> str:
+    """Return the page; its pictures and its JSON are the files that begin with ``stem``.
+
+    ``index`` is the file beside it that lists the reports and says how they are measured, empty where there is none.
+    """
     blocks = [
         f"# {document.title}",
         *document.asked,
@@ -82,7 +85,8 @@ def markdown(document: Document, stem: str) -> str:
     for section in document.sections:
         blocks.append(f"## {section.title}")
         blocks += [_written(part, stem) for part in section.parts]
-    blocks.append(f"All that was measured, run by run: [{stem}.json]({stem}.json).")
+    last = f"All that was measured, run by run: [{stem}.json]({stem}.json)."
+    blocks.append(f"{last} [How reports are measured]({index})." if index else last)
     return "\n\n".join(blocks) + "\n"
 
 

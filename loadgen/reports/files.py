@@ -1,13 +1,27 @@
 """Writes a report: Markdown, JSON and pictures, side by side in a folder."""
 
+import tempfile
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from inferq.errors import OperatorError
-from loadgen.reports.document import Document, as_json, indexed, markdown, picture_file
+from loadgen.reports.document import END_OF_REPORTS, Document, as_json, indexed, markdown, picture_file
 
 INDEX: Final = "README.md"
+
+
+def writable(folder: Path) -> None:
+    """Make sure, before anything is measured, that a report can be written there; the folder is made.
+
+    Raises `OperatorError` when it cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
 def write(document: Document, folder: Path, name: str) -> Path:
@@ -24,13 +38,18 @@ def write(document: Document, folder: Path, name: str) -> Path:
             (folder / picture_file(stem, picture)).write_text(picture.svg, encoding="utf-8")
         (folder / f"{stem}.json").write_bytes(as_json(document))
         page = folder / f"{stem}.md"
-        page.write_text(markdown(document, stem), encoding="utf-8")
         index = folder / INDEX
-        if index.is_file():
-            index.write_text(indexed(index.read_text(encoding="utf-8"), document, stem), encoding="utf-8")
+        listed = index.is_file() and END_OF_REPORTS in (known := index.read_text(encoding="utf-8"))
+        page.write_text(markdown(document, stem, index=INDEX if listed else ""), encoding="utf-8")
+        if listed:
+            index.write_text(indexed(known, document, stem), encoding="utf-8")
     except OSError as error:
-        raise OperatorError(f"the report cannot be written to {folder}: {error.strerror}") from error
+        raise _unwritable(folder, error) from error
     return page
+
+
+def _unwritable(folder: Path, error: OSError) -> OperatorError:
+    return OperatorError(f"the report cannot be written to {folder}: {error.strerror}")
 
 
 def _free(folder: Path, stem: str) -> str:

@@ -1,7 +1,7 @@
 """What a comparison shows, in sentences that follow from its numbers alone. Pure.
 
 1. Two configurations are told apart only where no round of one reached into the other's; else the sentence says so.
-   Of one round nobody knows what is chance, and the sentence says that.
+   Of one round nobody knows what is chance: it is told apart from none.
 2. A configuration that did less than `KEPT_UP` of what was offered, or left more than `BACKLOG_S` seconds' worth of
    jobs behind, was overloaded: its latencies grow with the length of the run, and are no property of the server.
 3. One without a valid round is in no comparison: its times tell of the generator.
@@ -104,7 +104,12 @@ def _ranking(cells: Sequence[Cell], name: str, what: str, *, least: bool) -> lis
         return []
     ordered = sorted(known, key=lambda cell: cell.spread(name).median, reverse=not least)
     best, rest = ordered[0], ordered[1:]
-    alike = [cell for cell in rest if not cell.spread(name).apart(best.spread(name))]
+    if all(len(cell.counted) == 1 for cell in known):
+        return [
+            f"{_capital(what)}: one round each does not tell {_listed(ordered)} apart, as how much of a difference is"
+            " chance is not known."
+        ]
+    alike = [cell for cell in rest if not _apart(cell, best, name)]
     if len(alike) == len(rest):
         return [f"{_capital(what)}: the rounds do not tell {_listed(ordered)} apart."]
     others = ", ".join(
@@ -117,11 +122,13 @@ def _ranking(cells: Sequence[Cell], name: str, what: str, *, least: bool) -> lis
         for cell in rest
     )
     close = f" The rounds do not tell {_listed(alike)} apart from {best.arm}." if alike else ""
-    single = [cell for cell in known if len(cell.counted) == 1]
-    chance = (
-        f" {_listed(single)} had one round, so how much of that is chance is not known." if single else ""
-    )
-    return [f"{_capital(what)}: {best.arm} with {_shown(best, name)}; then {others}.{close}{chance}"]
+    return [f"{_capital(what)}: {best.arm} with {_shown(best, name)}; then {others}.{close}"]
+
+
+def _apart(one: Cell, other: Cell, name: str) -> bool:
+    """Whether the rounds tell two apart, of which each must have several."""
+    several = min(len(one.counted), len(other.counted)) > 1
+    return several and one.spread(name).apart(other.spread(name))
 
 
 def _shown(cell: Cell, name: str) -> str:
@@ -190,7 +197,7 @@ def _doubts(cells: Sequence[Cell]) -> list[str]:
             )
             reasons = _once([reason for run in invalid for reason in run.report.invalid])
             said.append(
-                f"{cell.arm}: {len(invalid)} of {len(cell.runs)} rounds are invalid ({reasons}), {fate}."
+                f"{cell.arm}: {len(invalid)} of {len(cell.runs)} {_are(len(cell.runs))} invalid ({reasons}), {fate}."
             )
     return said
 
@@ -216,6 +223,10 @@ def _neighbours(cells: Sequence[Cell]) -> list[str]:
         "The machine was not quiet: other programs, or a hypervisor, took so many of its cores during the count, and"
         f" latencies are with that: {taken}."
     ]
+
+
+def _are(rounds: int) -> str:
+    return "round is" if rounds == 1 else "rounds are"
 
 
 def _once(reasons: Sequence[str]) -> str:

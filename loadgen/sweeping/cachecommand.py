@@ -1,15 +1,19 @@
 """`python -m loadgen cache`: repeating inputs with the cache off, local and shared."""
 
 import argparse
+import asyncio
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+from inferq.errors import OperatorError
 from loadgen.completed import completed
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment
 from loadgen.reports.files import write
 from loadgen.sweeping import cached, caching, options
+from loadgen.sweeping.cached import CacheTest
 from loadgen.sweeping.levels import MOST_RATE
 
 DESCRIPTION: Final = (
@@ -65,7 +69,20 @@ async def _test(given: argparse.Namespace) -> None:
     folder = options.folder(given)
     wanted = options.wanted(given)
     ran_on = environment(given.model, given.precision)
-    test = await caching.compared(wanted, inputs, effort, rate=given.rate, seed=given.seed, say=_say)
+    comparison = caching.Comparison(wanted, inputs, effort, rate=given.rate, seed=given.seed, say=_say)
+    try:
+        test = await comparison.run()
+    except (asyncio.CancelledError, OSError, OperatorError):
+        # What was measured so far may have taken an hour: it is said and written, as what it is.
+        _show(comparison.so_far(), given, folder, ran_on)
+        raise
+    _show(test, given, folder, ran_on)
+
+
+def _show(test: CacheTest, given: argparse.Namespace, folder: Path | None, ran_on: dict[str, str]) -> None:
+    if not test.runs:
+        _say("no run was over, so there is no report")
+        return
     sys.stdout.write("\n".join([*aligned(cached.table(test)), "", *cached.conclusions(test), ""]))
     if folder is not None:
         paper = cached.document(test, command=options.command("cache", given, add), environment=ran_on)

@@ -57,7 +57,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheTest(msgspec.Struct, frozen=True, kw_only=True):
-    """One cache test: ``distinct`` texts by Zipf's law with ``exponent``."""
+    """One cache test: ``distinct`` texts by Zipf's law with ``exponent``; ``planned`` runs were to be made."""
 
     about: str
     began_at: str
@@ -66,6 +66,12 @@ class CacheTest(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     seed: int
     runs: Sequence[Run]
+    planned: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether all runs were made."""
+        return len(self.runs) == self.planned
 
     @property
     def caches(self) -> list[str]:
@@ -95,16 +101,20 @@ def table(test: CacheTest) -> Table:
 def conclusions(test: CacheTest) -> list[str]:
     """Return what the runs come to in words."""
     said = []
+    if not test.whole:
+        said.append(
+            f"Not whole: {len(test.runs)} of {test.planned} runs were made, and all here is of them alone."
+        )
     for cache in test.caches:
         if cache == OFF:
             continue
         hits, ideal = test.median(cache, lambda run: run.hits), test.median(cache, lambda run: run.ideal)
-        p50_ms = test.median(cache, lambda run: run.p50_ms)
-        off_ms = test.median(OFF, lambda run: run.p50_ms)
+        p50_ms = _places(test.median(cache, lambda run: run.p50_ms))
+        off_ms = _places(test.median(OFF, lambda run: run.p50_ms))
         said.append(
             f"With the cache {cache}, {100 * hits:.1f} % of the jobs were hits; of a cache that forgets nothing"
-            f" {100 * ideal:.1f} % are expected. At the equal load p50 was {p50_ms:.1f} ms, {off_ms:.1f} ms without. At"
-            f" saturation it did {test.over_off(cache):.2f} times what was done without, of the same inputs."
+            f" {100 * ideal:.1f} % are expected. At the equal load p50 was {p50_ms} ms, {off_ms} ms without. At"
+            f" saturation it did {_times(test.over_off(cache))} times what was done without, of the same inputs."
         )
     invalid = sum(bool(run.invalid) for run in test.runs)
     if invalid:
@@ -157,7 +167,7 @@ def figures(test: CacheTest, *, goals: bool = True) -> list[Figure]:
 def document(test: CacheTest, *, command: str, environment: dict[str, str]) -> Document:
     """Return the report."""
     return Document(
-        title=f"Cache: {test.about}",
+        title=f"Cache: {test.about}" + ("" if test.whole else " (not whole)"),
         asked=asked(test),
         command=command,
         began_at=test.began_at,
@@ -191,10 +201,14 @@ def _cells(test: CacheTest, cache: str) -> Sequence[str]:
         _places(test.median(cache, lambda run: run.p50_ms)),
         _places(test.median(cache, lambda run: run.p99_ms)),
         _places(test.median(cache, lambda run: run.saturated)),
-        f"{test.over_off(cache):.2f}",
+        _times(test.over_off(cache)),
         percent(lambda run: run.saturated_hits),
         _places(test.median(cache, lambda run: run.mean_batch)),
     )
+
+
+def _times(value: float) -> str:
+    return "-" if value != value else f"{value:.2f}"
 
 
 def _places(value: float | None) -> str:

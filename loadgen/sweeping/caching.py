@@ -42,7 +42,8 @@ APPROACHES: Final = 8
 class Effort:
     """How often, and how long (s) each arm is loaded: at the equal load, and in each try at saturation.
 
-    After ``tries`` the most that was done stands for saturation, found or not.
+    After ``tries`` the most that was done stands for saturation, found or not; where nothing was done,
+    there are more.
     """
 
     rounds: int
@@ -77,46 +78,71 @@ async def figures(*, quick: bool, rounds: int = FULL.rounds, say: Say) -> list[F
     """Run the test with the built-in model, in its short form with a simulated one, and return its figures."""
     effort = QUICK if quick else replace(FULL, rounds=rounds)
     wanted = Own(model=QUICK_MODEL, config=QUICK_CONFIG) if quick else Own()
-    return cached.figures(await compared(wanted, Repeating(), effort, seed=0, say=say), goals=not quick)
+    test = await Comparison(wanted, Repeating(), effort, seed=0, say=say).run()
+    return cached.figures(test, goals=not quick)
 
 
-async def compared(
-    wanted: Own, inputs: Repeating, effort: Effort, *, rate: float | None = None, seed: int, say: Say
-) -> CacheTest:
-    """Run all rounds, the arms' order turned each time.
+class Comparison:
+    """One cache test; ``so_far`` tells at any time what there is.
 
     ``rate`` is the equal load in jobs/s, without one a share of what the first pipeline's cost says can be done.
-
-    Raises:
-        OperatorError: a pipeline does not start or tells nothing of its cost, or an arm's saturation is not found.
-        ConnectionError: a pipeline went away.
     """
-    inputs.check()
-    began_at = datetime.now(UTC).strftime(STAMP)
-    runs: list[Run] = []
-    what = ""
-    for number in range(effort.rounds):
-        turn = number % len(CACHES)
-        for cache in (*CACHES[turn:], *CACHES[:turn]):
-            async with own(replace(wanted, cache=cache)) as target:
-                what = about(target.server)
-                guess = guessed(target)
-                if guess is None:
-                    raise OperatorError("the batcher did not say at its warm-up what a batch costs")
-                # The same for all, although each pipeline fits its cost anew.
-                rate = rate or EQUAL_SHARE * guess
-                arm = _Arm(target, inputs, cache, effort, seed=seed + 1000 * number)
-                runs.append(await arm.run(number, rate, guess))
-            say(f"round {number + 1} of {effort.rounds}, {cached.line(runs[-1])}")
-    return CacheTest(
-        about=what,
-        began_at=began_at,
-        distinct=inputs.distinct,
-        exponent=inputs.exponent,
-        rounds=effort.rounds,
-        seed=seed,
-        runs=tuple(runs),
-    )
+
+    def __init__(
+        self,
+        wanted: Own,
+        inputs: Repeating,
+        effort: Effort,
+        *,
+        rate: float | None = None,
+        seed: int,
+        say: Say,
+    ) -> None:
+        self._wanted, self._inputs, self._effort = wanted, inputs, effort
+        self._rate, self._seed, self._say = rate, seed, say
+        self._began_at = datetime.now(UTC).strftime(STAMP)
+        self._runs: list[Run] = []
+        self._about = ""
+
+    def so_far(self) -> CacheTest:
+        """Return the runs that are over."""
+        return CacheTest(
+            about=self._about,
+            began_at=self._began_at,
+            distinct=self._inputs.distinct,
+            exponent=self._inputs.exponent,
+            rounds=self._effort.rounds,
+            planned=self._effort.rounds * len(CACHES),
+            seed=self._seed,
+            runs=tuple(self._runs),
+        )
+
+    async def run(self) -> CacheTest:
+        """Run all rounds, the arms' order turned each time.
+
+        Raises:
+            OperatorError: a pipeline does not start or tells nothing of its cost, or an arm's saturation is not found.
+            ConnectionError: a pipeline went away.
+        """
+        self._inputs.check()
+        rounds = self._effort.rounds
+        for number in range(rounds):
+            turn = number % len(CACHES)
+            for cache in (*CACHES[turn:], *CACHES[:turn]):
+                async with own(replace(self._wanted, cache=cache)) as target:
+                    self._runs.append(await self._one(target, cache, number))
+                self._say(f"round {number + 1} of {rounds}, {cached.line(self._runs[-1])}")
+        return self.so_far()
+
+    async def _one(self, target: Target, cache: str, number: int) -> Run:
+        self._about = about(target.server)
+        guess = guessed(target)
+        if guess is None:
+            raise OperatorError("the batcher did not say at its warm-up what a batch costs")
+        # The same for all, although each pipeline fits its cost anew.
+        self._rate = self._rate or EQUAL_SHARE * guess
+        arm = _Arm(target, self._inputs, cache, self._effort, seed=self._seed + 1000 * number)
+        return await arm.run(number, self._rate, guess)
 
 
 class _Arm:
@@ -161,7 +187,7 @@ class _Arm:
             if best is None or throughput(report) > throughput(best):
                 best = report
             tried += 1
-            if search.capacity is not None or tried >= self._effort.tries:
+            if search.capacity is not None or (tried >= self._effort.tries and throughput(best) > 0):
                 return throughput(best), best
             await self._target.drained(within_s=PATIENCE_S)
 

@@ -12,6 +12,7 @@ from inferq.rabbitnode import find_rabbitmq_server
 from loadgen.generator.target import key_for
 from loadgen.reports import arms
 from loadgen.reports.environment import ROOT, model_name
+from loadgen.reports.files import writable
 from loadgen.sweeping.target import Own, Target, own, running
 
 FOLDER: Final = ROOT / "docs" / "benchmarks"
@@ -92,11 +93,17 @@ async def target(options: argparse.Namespace) -> AsyncIterator[Target]:
 
 
 def folder(options: argparse.Namespace) -> Path | None:
-    """Return where the report goes; None for nowhere. Raises `OperatorError` for what is no folder, before all work."""
+    """Return where the report goes; None for nowhere.
+
+    Raises `OperatorError`, before all work, for what is no folder or cannot be written to.
+    """
     named: Path | None = options.out
     if named is not None and named.exists() and not named.is_dir():
         raise OperatorError(f"--out {named} is not a folder")
-    return named or (None if options.quick else FOLDER)
+    found = named or (None if options.quick else FOLDER)
+    if found is not None:
+        writable(found)
+    return found
 
 
 def command(name: str, options: argparse.Namespace, add: Callable[[argparse.ArgumentParser], None]) -> str:
@@ -115,4 +122,4 @@ def command(name: str, options: argparse.Namespace, add: Callable[[argparse.Argu
 def within(name: str, value: float, least: float, most: float) -> None:
     """Raise `OperatorError` for a value out of bounds."""
     if not least <= value <= most:
-        raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:g}")
+        raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:,.10g}")

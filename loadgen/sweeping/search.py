@@ -4,8 +4,10 @@
 2. A server that keeps up (it did `KEEPS_UP` of what was offered) is offered twice as much.
 3. One that falls behind can do the most that it ever did, unless far more than that was offered (`TOO_MUCH` times):
    then taking jobs in may have cost it what it needs to do them, and it is tried again at `BEYOND` times the most.
-4. After `TRIES` the search gives up: no rate that a generator can send is too much. So it does when nothing was ever
-   done.
+4. One that did nothing yet was offered far too much, so that all of the try went by with what came first: it is
+   offered `LIGHTER` times less.
+5. When nothing is done of `LEAST` jobs a second either, the search gives up. So it does after `TRIES`: no rate that a
+   generator can send is too much.
 """
 
 from typing import Final
@@ -17,6 +19,8 @@ FIRST: Final = 20.0
 BEYOND: Final = 1.3
 KEEPS_UP: Final = 0.95
 TOO_MUCH: Final = 2.0
+LIGHTER: Final = 4.0
+LEAST: Final = 1.0
 TRIES: Final = 16
 
 
@@ -37,11 +41,18 @@ class Search:
         if achieved >= KEEPS_UP * offered:
             self._go_on(2 * self.rate)
         elif not self._most:
-            raise OperatorError(f"at {offered:.4g} jobs/s not one was done: see what the pipeline logs")
+            self._lighten(offered)
         elif offered > TOO_MUCH * self._most and self._tries < TRIES:
             self._go_on(BEYOND * self._most)
         else:
             self.capacity = self._most
+
+    def _lighten(self, offered: float) -> None:
+        if self.rate <= LEAST:
+            raise OperatorError(
+                f"at {offered:.4g} jobs/s not one was done in time: see what the same logs under `inferq up`"
+            )
+        self.rate = max(LEAST, self.rate / LIGHTER)
 
     def _go_on(self, rate: float) -> None:
         if self._tries >= TRIES or self.rate >= MOST_RATE <= rate:

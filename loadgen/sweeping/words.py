@@ -21,7 +21,16 @@ HEAD = (
     "Little's law",
     "notes",
 )
-IDEAL_HEAD = ("offered/s", "mean", "p50", "p99", "throughput", "ideal p99 ms", "mean ms", "closed form ms")
+IDEAL_HEAD = (
+    "offered/s",
+    "mean/ideal",
+    "p50/ideal",
+    "p99/ideal",
+    "throughput/ideal",
+    "ideal p99 ms",
+    "mean ms",
+    "closed form ms",
+)
 
 
 def table(swept: Swept) -> Table:

@@ -165,10 +165,16 @@ def test_loads_in_shares_are_of_what_is_done_one_by_one(tmp_path: Path) -> None:
     [
         (["60", "5", "16:x"], "configuration '16:x' is not allowed"),
         (["much", "5", "1:0"], "load 'much' is not allowed"),
-        (["60", "0", "1:0"], "SECONDS 0 is not allowed: it must be from 1 to 3600"),
+        (["60", "0", "1:0"], "SECONDS 0 is not allowed: it must be from 1 to 3,600"),
         (["60", "5", "1:0", "--rounds", "0"], "--rounds 0 is not allowed: it must be from 1 to 100"),
         (["60", "5", "1:0", "--model", "simulated:x"], "model 'simulated:x' is not allowed"),
-        (["60", "5", "1:0", "--notes", "nowhere"], "--notes nowhere cannot be read"),
+        (
+            ["60", "5", "1:0", "--notes", "nowhere"],
+            "--notes nowhere cannot be read: No such file or directory",
+        ),
+        (["60", "5", "1:0", "--budget", "0"], "--budget 0 is not allowed: it must be from 1 to 3,600,000"),
+        (["60", "5", "slo", "slo:200"], "configurations 'slo' and 'slo:200' are the same"),
+        (["60", "5", "1:0", "--out", "/proc/foo"], "the report cannot be written to /proc/foo"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(

@@ -3,9 +3,15 @@
 import asyncio
 import os
 import signal
+import sys
+from pathlib import Path
+
+import pytest
 
 from inferq.errors import OperatorError
 from loadgen.completed import INTERRUPTED, NOT_DONE, completed
+from loadgen.reports.environment import ROOT
+from tests.support import eventually
 
 
 def test_a_command_that_cannot_be_carried_out_ends_with_one_line() -> None:
@@ -34,6 +40,82 @@ def test_an_interrupt_ends_the_work_once_and_in_order() -> None:
 
     assert completed("sweep", interrupted(), said.append) == INTERRUPTED
     assert said == ["sweep: interrupted; the pipeline is stopped"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_each_signal_that_ends_a_command_lets_it_clean_up(number: signal.Signals) -> None:
+    """Ctrl-C, a timeout's SIGTERM, and a terminal that is closed."""
+    ends: list[str] = []
+
+    async def working() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            ends.append("cleaned up")
+
+    assert completed("sweep", working(), ends.append) == INTERRUPTED
+    assert ends == ["sweep: interrupted; the pipeline is stopped", "cleaned up"]
+
+
+def test_a_hangup_that_is_ignored_ends_nothing() -> None:
+    """As after nohup."""
+    said: list[str] = []
+
+    async def working() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert completed("sweep", working(), said.append) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert said == []
+
+
+HUNG_UP = """
+import asyncio, pathlib, sys
+from loadgen.completed import completed
+
+def say(text):
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+async def working():
+    pathlib.Path("begun").touch()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        say("what was measured")
+        pathlib.Path("written").touch()
+
+raise SystemExit(completed("sweep", working(), say))
+"""
+
+
+async def test_a_terminal_that_is_closed_takes_nothing_with_it(tmp_path: Path) -> None:
+    """Nothing can be written to it any more; what was measured still is, to its file."""
+    ours, theirs = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", HUNG_UP),
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    os.close(theirs)
+    try:
+        await eventually((tmp_path / "begun").exists)
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(10):
+            assert await process.wait() == INTERRUPTED
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (tmp_path / "written").exists()
 
 
 def test_work_that_ends_is_done() -> None:

@@ -51,6 +51,13 @@ def test_a_comparison_is_of_some_configurations_none_twice(texts: list[str]) -> 
     assert [one.label for one in arms(["1:0", "slo"])] == ["1:0", "slo"]
 
 
+@pytest.mark.parametrize("texts", [("slo", "slo:200"), ("16:50", "016:50"), ("8:0", "8:00")])
+def test_two_words_for_one_configuration_are_the_same(texts: tuple[str, str]) -> None:
+    """Both are named, as they were given."""
+    with pytest.raises(OperatorError, match=f"configurations '{texts[0]}' and '{texts[1]}' are the same"):
+        arms(texts)
+
+
 def test_loads_are_rates_or_shares_of_what_is_done_one_by_one() -> None:
     """Both may be mixed."""
     rate, share = loads("150,188%")

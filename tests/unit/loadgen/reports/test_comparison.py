@@ -1,5 +1,6 @@
 """The report of a benchmark holds everything: what was asked, tables, pictures, words, and all runs as JSON."""
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import msgspec
@@ -69,6 +70,13 @@ def test_notes_stand_first_and_no_capacity_is_told_where_none_was_measured() -> 
     assert document.sections[0].title == "What it shows"
     assert document.sections[0].parts == ("Batching pays.",)
     assert "one by one, at saturation" not in "".join(document.asked)
+
+
+def test_one_configuration_is_compared_with_none() -> None:
+    """The question is how it does."""
+    words = replace(ASKED, arms=arms(["1:0"])).words()
+    assert words[0].startswith("How does the configuration `1:0` do at 10.0 jobs/s and 18.8 jobs/s")
+    assert ASKED.words()[0].startswith("How do the configurations `1:0`, `slo` compare at")
 
 
 def test_the_terminals_table_has_medians_alone_and_marks_what_is_invalid() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from inferq.errors import OperatorError
 from loadgen.reports.document import Document, Lines, Picture, Section, Table, aligned, markdown
-from loadgen.reports.files import write
+from loadgen.reports.files import writable, write
 
 DOCUMENT = Document(
     title="Two configurations",
@@ -71,7 +71,8 @@ def test_an_index_in_the_folder_gets_a_row_for_each_report(tmp_path: Path) -> No
     """At the end of its table; what has no such table is left alone."""
     index = tmp_path / "README.md"
     index.write_text("| report | of | made by |\n|---|---|---|\n<!-- /reports -->\n")
-    write(DOCUMENT, tmp_path, "two")
+    page = write(DOCUMENT, tmp_path, "two")
+    assert page.read_text().endswith(".json). [How reports are measured](README.md).\n")
     write(DOCUMENT, tmp_path, "two")
     rows = index.read_text().splitlines()[2:]
     assert rows == [
@@ -83,8 +84,23 @@ def test_an_index_in_the_folder_gets_a_row_for_each_report(tmp_path: Path) -> No
     assert index.read_text() == "nothing of it\n"
 
 
+def test_a_page_without_an_index_beside_it_links_to_none(tmp_path: Path) -> None:
+    """A report may be written anywhere."""
+    assert "README.md" not in write(DOCUMENT, tmp_path, "two").read_text()
+
+
 def test_a_folder_that_cannot_be_written_to_is_told_of(tmp_path: Path) -> None:
     """One line names it."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OperatorError, match=r"the report cannot be written to .*file"):
         write(DOCUMENT, tmp_path / "file" / "folder", "two")
+    with pytest.raises(OperatorError, match=r"the report cannot be written to .*file"):
+        writable(tmp_path / "file" / "folder")
+    with pytest.raises(OperatorError, match=r"the report cannot be written to /proc/foo"):
+        writable(Path("/proc/foo"))
+
+
+def test_whether_a_folder_can_be_written_to_is_known_before_there_is_a_report(tmp_path: Path) -> None:
+    """It is made, and nothing is left in it."""
+    writable(tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []

@@ -67,7 +67,7 @@ def test_what_the_rounds_do_not_tell_apart_is_said_to_be_so() -> None:
 
 def test_an_overloaded_configuration_is_named_and_left_out_of_the_ranking() -> None:
     """Its latency is of the run, so its throughput is compared instead."""
-    drowned, fine = cell("1:0", 4000, left=50), cell("slo", 20)
+    drowned, fine = cell("1:0", 4000, 4000, left=50), cell("slo", 20, 20)
     assert overloaded(drowned)
     assert not overloaded(fine)
     words = said(drowned, fine)
@@ -128,10 +128,15 @@ def test_nothing_is_ranked_by_a_configuration_without_a_valid_round() -> None:
 
 
 def test_one_round_tells_nothing_of_chance_and_the_words_say_so() -> None:
-    """With a spread on both sides they do not."""
+    """Nothing is ranked by it, nor told apart from what had several; with a spread on both sides it is."""
     words = said(cell("1:0", 50), cell("slo", 20))
-    assert "1:0 and slo had one round, so how much of that is chance is not known." in words
-    assert "chance" not in said(cell("1:0", 50, 52), cell("slo", 20, 21))
+    assert "The lowest p99: one round each does not tell slo and 1:0 apart" in words
+    assert "times)" not in words
+    assert "The lowest p99: the rounds do not tell slo and 1:0 apart." in said(
+        cell("1:0", 50, 52), cell("slo", 20)
+    )
+    assert "tell slo and 1:0" not in said(cell("1:0", 50, 52), cell("slo", 20, 21))
+    assert "slo: 1 of 1 round is invalid" in said(cell("slo", 20, invalid=["sends were late"]))
 
 
 def test_a_percentile_beyond_patience_is_ranked_last() -> None:

@@ -26,7 +26,7 @@ def run(cache: str, number: int = 0, **given: Any) -> Run:
     return Run(**(wanted | given))
 
 
-def whole(*runs: Run) -> CacheTest:
+def whole(*runs: Run, planned: int | None = None) -> CacheTest:
     return CacheTest(
         about="simulated:10,4 (fp32), slo, on streams",
         began_at="2026-01-31T12:00:00+00:00",
@@ -35,6 +35,7 @@ def whole(*runs: Run) -> CacheTest:
         rounds=len({one.round for one in runs}),
         seed=0,
         runs=runs,
+        planned=len(runs) if planned is None else planned,
     )
 
 
@@ -52,6 +53,16 @@ def test_the_table_begins_with_off() -> None:
     assert [cells[0] for cells in found.rows] == ["off", "local"]
     assert found.rows[0][3] == "-"
     assert found.rows[1][1:4] == ("60.0%", "60.0%", "65.0%")
+
+
+def test_a_test_that_ended_early_says_so_first() -> None:
+    """And what is not known yet is none."""
+    part = whole(run("local"), planned=9)
+    assert conclusions(part)[0] == "Not whole: 1 of 9 runs were made, and all here is of them alone."
+    assert "p50 was 10.0 ms, - ms without" in conclusions(part)[1]
+    assert "it did - times" in conclusions(part)[1]
+    assert document(part, command="it", environment={}).title.endswith("(not whole)")
+    assert "(not whole)" not in document(WHOLE, command="it", environment={}).title
 
 
 def test_what_is_said_of_it() -> None:
@@ -86,7 +97,7 @@ def test_what_was_never_seen_is_a_dash() -> None:
     """And no division fails."""
     alone = whole(run("local", p50_ms=None, mean_batch=None))
     cells = table(alone).rows[0]
-    assert (cells[4], cells[7], cells[9]) == ("-", "nan", "-")
+    assert (cells[4], cells[7], cells[9]) == ("-", "-", "-")
 
 
 def test_the_report_holds_the_runs() -> None:

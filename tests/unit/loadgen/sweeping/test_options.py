@@ -107,11 +107,11 @@ def test_a_report_tells_the_command_that_makes_it_again() -> None:
     assert told == "python -m loadgen sweep --model tiny-model --config 16:0 --from 5.0 --to 9.5 --quick"
 
 
-def test_a_short_form_is_written_only_where_that_is_wanted() -> None:
+def test_a_short_form_is_written_only_where_that_is_wanted(tmp_path: Path) -> None:
     """In full, to the folder of all reports."""
     assert options.folder(given()) == options.FOLDER
     assert options.folder(given("--quick")) is None
-    assert options.folder(given("--quick", "--out", "here")) == Path("here")
+    assert options.folder(given("--quick", "--out", str(tmp_path))) == tmp_path
 
 
 def test_a_report_does_not_go_to_what_is_no_folder(tmp_path: Path) -> None:
@@ -121,6 +121,8 @@ def test_a_report_does_not_go_to_what_is_no_folder(tmp_path: Path) -> None:
     taken.touch()
     with pytest.raises(OperatorError, match="taken is not a folder"):
         options.folder(given("--out", str(taken)))
+    with pytest.raises(OperatorError, match="cannot be written to /proc/foo"):
+        options.folder(given("--out", "/proc/foo"))
 
 
 @pytest.mark.parametrize("words", [("--distinct", "0"), ("--exponent", "-1"), ("--exponent", "nan")])

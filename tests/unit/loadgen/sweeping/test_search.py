@@ -4,7 +4,7 @@ import pytest
 
 from inferq.errors import OperatorError
 from loadgen.sweeping.levels import MOST_RATE
-from loadgen.sweeping.search import FIRST, TRIES, Search
+from loadgen.sweeping.search import FIRST, LEAST, TRIES, Search
 
 
 def found(search: Search, capacity: float, *, worth: float = 1.0) -> list[float]:
@@ -40,12 +40,24 @@ def test_a_server_that_was_offered_far_too_much_is_tried_again() -> None:
     assert search.capacity == pytest.approx(94.9, rel=0.01)
 
 
-def test_a_search_ends_when_nothing_is_done() -> None:
-    """With the rate that was offered."""
-    with pytest.raises(OperatorError, match="not one was done"):
-        Search(10.0).tried(13.0, 0.0)
-    with pytest.raises(OperatorError, match="not one was done"):
-        Search(10.0).tried(13.0, float("nan"))
+def test_a_server_that_did_nothing_is_offered_less() -> None:
+    """A rate far beyond it fills the whole try with what came first; and the search goes up again from there."""
+    search = Search(4000.0)
+    search.tried(5200, 0)
+    assert search.rate == 1300
+    search.tried(1300, float("nan"))
+    assert search.rate == 325
+    search.tried(325, 200)
+    assert search.capacity == 200
+
+
+def test_a_search_ends_when_nothing_is_done_at_all() -> None:
+    """At the least rate; it names the one that was offered."""
+    search = Search(1.0)
+    search.tried(1.3, 0.0)
+    assert search.rate == LEAST
+    with pytest.raises(OperatorError, match=r"at 0\.9 jobs/s not one was done"):
+        search.tried(0.9, 0.0)
 
 
 def test_what_was_done_once_can_be_done() -> None:
