@@ -12,7 +12,7 @@ from loadgen.interrupts import heard, quiet
 from loadgen.reports.environment import ROOT
 
 
-@pytest.mark.parametrize("module", ["loadgen", "loadgen.bench", "loadgen.peers"])
+@pytest.mark.parametrize("module", ["loadgen.bench", "loadgen.peers"])
 def test_an_interrupt_at_an_import_shows_nothing(module: str, tmp_path: Path) -> None:
     """The status is that of the signal."""
     (tmp_path / "uvloop.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
