@@ -18,6 +18,7 @@ from loadgen.completed import completed
 from loadgen.figures import Figure
 from loadgen.machine import machine, programs
 from loadgen.parts import Asked
+from loadgen.reports.files import writable
 from loadgen.schedules import MOST_SECONDS
 
 BROKERS: Final = ("streams", "rabbitmq")
@@ -80,6 +81,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{options.only} has no part {', '.join(strange)}")
     if options.out is not None and wanted != {"costs"}:
         parser.error("--out is for --part costs alone")
+    if fault := _out_fault(options.out):
+        parser.error(fault)
     brokers = _brokers(options.broker)
     if not brokers:
         return 1
@@ -105,6 +108,17 @@ def main(argv: list[str] | None = None) -> int:
 
     status = completed("bench", all_of_them(), _say)
     return status or (0 if whole else 1)
+
+
+def _out_fault(out: Path | None) -> str:
+    """Return why nothing can be written there, before anything is measured; empty when it can."""
+    if out is None:
+        return ""
+    try:
+        writable(out.parent)
+    except OperatorError as error:
+        return str(error)
+    return f"--out {out} is a folder" if out.is_dir() else ""
 
 
 def _brokers(wanted: str | None) -> list[str]:

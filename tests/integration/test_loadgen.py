@@ -334,12 +334,14 @@ async def test_a_peak_is_taken_at_least_once(child: int) -> None:
         ["--part", "costs", "--part", "spike"],
         ["--out", "costs.json"],
         ["--part", "steady", "--out", "costs.json"],
+        ["--part", "costs", "--out", "/proc/costs.json"],
+        ["--part", "costs", "--out", "."],
         ["--quick", "--brief"],
     ],
     ids=" ".join,
 )
 def test_what_a_benchmark_refuses(argv: list[str]) -> None:
-    """A part that will never be, or is another's, no round, no time, a file where none is written, two sizes."""
+    """A part that will never be, or is another's, no round, no time, a file where none can be written, two sizes."""
     with pytest.raises(SystemExit) as ended:
         loadgen.bench.main(argv)
     assert ended.value.code == 2
