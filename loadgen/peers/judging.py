@@ -3,7 +3,7 @@
 1. The best peer of a level is the one with the least p99 among those that keep up with it; of saturation, the one with
    most requests a second. It may be another one each time, and is named.
 2. Where ours does not keep up and a peer does, ours is infinitely slower. Where no peer keeps up there is nothing to
-   divide by: our time is told, and no goal is judged.
+   divide by: our time is told, if ours keeps up, and no goal is judged.
 """
 
 import math
@@ -35,7 +35,8 @@ def judged(outcome: Outcome) -> list[Figure]:
     ]
     for name in outcome.ours():
         where = f"peers {outcome.kind}, {name}"
-        found += [_at(outcome, name, share, where) for share in SHARES if share in GOALS]
+        levels = (_at(outcome, name, share, where) for share in SHARES if share in GOALS)
+        found += [level for level in levels if level is not None]
         best = best_saturated(outcome)
         if best is None:
             continue
@@ -55,9 +56,11 @@ def judged(outcome: Outcome) -> list[Figure]:
     return found
 
 
-def _at(outcome: Outcome, name: str, share: float, where: str) -> Figure:
-    best = best_at(outcome, share)
-    ours = outcome.p99_ms(name, share) if outcome.kept_up(name, share) else math.inf
+def _at(outcome: Outcome, name: str, share: float, where: str) -> Figure | None:
+    best, keeps_up = best_at(outcome, share), outcome.kept_up(name, share)
+    if best is None and not keeps_up:
+        return None
+    ours = outcome.p99_ms(name, share) if keeps_up else math.inf
     if best is None:
         return Figure(name=f"{where}, {share:.0%}, our p99, where no peer keeps up", value=ours, unit="ms")
     ratio = ours / outcome.p99_ms(best, share)

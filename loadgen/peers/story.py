@@ -192,7 +192,7 @@ def _setups(versions: Mapping[str, Mapping[str, str]]) -> Table:
         known = versions.get(peer.name, {})
         told = ", ".join(f"{name} {known.get(name, 'not installed')}" for name in peer.distributions)
         rows.append([peer.title, told, peer.settings])
-    return Table(head=["", "versions", "settings, and why"], rows=rows)
+    return Table(head=["", "versions", "settings, and why"], rows=rows, figures=False)
 
 
 def _promises() -> list[str]:

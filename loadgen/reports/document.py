@@ -17,10 +17,11 @@ END_OF_REPORTS: Final = "<!-- /reports -->"
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under a head, all as text; the first column is left-aligned, the others are figures."""
+    """Rows under a head, all as text; ``figures`` are right-aligned, but for the first column."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+    figures: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +130,7 @@ def indexed(index: str, document: Document, stem: str) -> str:
 
 def _environment(document: Document) -> str:
     rows = [("began", document.began_at), *document.environment.items()]
-    return _written(Table(head=("ran on", ""), rows=rows), "").replace("---:", "---")
+    return _written(Table(head=("ran on", ""), rows=rows, figures=False), "")
 
 
 def _written(part: Part, stem: str) -> str:
@@ -137,7 +138,7 @@ def _written(part: Part, stem: str) -> str:
         case str():
             return part
         case Table():
-            rule = ["---", *["---:"] * (len(part.head) - 1)]
+            rule = ["---", *["---:" if part.figures else "---"] * (len(part.head) - 1)]
             rows = [part.head, rule, *part.rows]
             return "\n".join(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in rows)
         case Lines():

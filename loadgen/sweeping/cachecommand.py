@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate",
         type=float,
-        help="the equal load, jobs a second (60 %% of what the fitted cost says can be done)",
+        help="the equal load, jobs a second (30 %% of what the fitted cost says can be done)",
     )
     parser.add_argument("--rounds", type=int, help=f"runs of each cache, in turn ({caching.FULL.rounds})")
     parser.add_argument(

@@ -71,6 +71,12 @@ def test_nothing_is_judged_where_no_peer_keeps_up() -> None:
     assert "peers builtin, mosec, 30%, p99" not in found
 
 
+def test_nothing_is_told_of_a_level_that_nobody_keeps_up_with() -> None:
+    """There is no time to tell, and none to divide by."""
+    found = lines(outcome({OURS: arm(9_000, per_s=50), "mosec": arm(9_000, per_s=40)}))
+    assert not [name for name in found if "30%" in name]
+
+
 def test_doubtful_runs_are_counted_beside_the_figures() -> None:
     """Who reads the terminal alone sees them too."""
     levels = [level(0.3, 10.0, invalid=["late"]), level(0.6, 10.0)]
