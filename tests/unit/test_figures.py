@@ -1,5 +1,6 @@
 """Every figure in README.md and docs/ agrees with the report that it names, and every report names its command."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -34,19 +35,19 @@ def test_all_figures_agree_with_their_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "old", "new"),
+    ("page", "figure"),
     [
-        ("README.md", "761 such jobs", "861 such jobs"),
-        ("README.md", "| 13.3 ms |", "| 3.3 ms |"),
-        ("docs/architecture.md", "4.3 KiB of the process", "4.4 KiB of the process"),
-        ("docs/benchmarks/steady.md", "submit to push, p99: 15.0 ms", "submit to push, p99: 16.0 ms"),
+        ("README.md", r"([\d.]+) such jobs"),
+        ("README.md", r"\| submit to push, p99 \|  \| ([\d.]+) ms"),
+        ("docs/architecture.md", r"([\d.]+) KiB of the process"),
+        ("docs/benchmarks/steady.md", r"streams, submit to push, p99: ([\d.]+) ms"),
     ],
 )
-def test_a_number_that_is_changed_is_found_and_can_be_set_right(
-    copy: Path, page: str, old: str, new: str
-) -> None:
+def test_a_number_that_is_changed_is_found_and_can_be_set_right(copy: Path, page: str, figure: str) -> None:
     """In prose, in a table, in another page, and in the report itself."""
-    changed(copy / page, old, new)
+    text = (copy / page).read_text(encoding="utf-8")
+    (found,) = re.finditer(figure, text)
+    (copy / page).write_text(f"{text[: found.start(1)]}9{text[found.start(1) :]}", encoding="utf-8")
     assert len(figures.faults(copy)) == 1
     figures.write(copy)
     assert figures.faults(copy) == []
