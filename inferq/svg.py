@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 INK: Final = "#7b7b7b"
 COLOURS: Final = (
     "#3f86d8", "#1f9e8f", "#5a9e32", "#b58a12", "#d9702a", "#d64550", "#a65fc4", "#6f7fd6", "#8a8a8a", "#b07040",
-)  # fmt: skip
+)  # fmt: skip  # one scale in one line
 # Of a share on a scale of percentiles: nine nines are as good as all.
 _LEAST_REST: Final = 1e-9
 

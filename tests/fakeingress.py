@@ -116,7 +116,7 @@ class FakeIngress:
 @asynccontextmanager
 async def fake_ingress(**told: object) -> AsyncIterator[FakeIngress]:
     """Serve one."""
-    it = FakeIngress(**told)  # type: ignore[arg-type]
+    it = FakeIngress(**told)  # type: ignore[arg-type]  # its own fields by name
     server = await asyncio.start_server(it.serve, LOOPBACK, 0)
     it.port = server.sockets[0].getsockname()[1]
     try:

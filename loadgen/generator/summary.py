@@ -88,7 +88,7 @@ def doubts(lag_p99_ms: float | None, own_share: float) -> list[str]:
 
 
 def _times(held: object) -> Times:
-    return np.frombuffer(held, dtype=np.float64)  # type: ignore[call-overload, no-any-return]
+    return np.frombuffer(held, dtype=np.float64)  # type: ignore[call-overload, no-any-return]  # an array.array is a buffer
 
 
 def _latency(values_ms: Times) -> Latency:

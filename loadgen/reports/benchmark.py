@@ -15,6 +15,7 @@ from inferq.modelspec import ModelKind, parse
 from inferq.rabbitnode import find_rabbitmq_server
 from inferq.settings import load
 from loadgen.bareloops import ALONE
+from loadgen.bounds import within
 from loadgen.deployment import deployed
 from loadgen.generator.plan import Plan, Schedule
 from loadgen.generator.run import generated
@@ -59,13 +60,13 @@ class Bench:
         self._options, self._command = options, command
         self._arms = arms.arms(options.arms)
         self._given = arms.loads(options.loads)
-        _within("SECONDS", options.seconds, 1, MOST_SECONDS)
-        _within("--rounds", options.rounds, 1, MOST_ROUNDS)
-        _within("--batchers", options.batchers, 1, MOST_BATCHERS)
-        _within("--warm", options.warm, 0, MOST_SECONDS)
-        _within("--budget", options.budget, 1, 1000 * MOST_SECONDS)
+        within("SECONDS", options.seconds, 1, MOST_SECONDS)
+        within("--rounds", options.rounds, 1, MOST_ROUNDS)
+        within("--batchers", options.batchers, 1, MOST_BATCHERS)
+        within("--warm", options.warm, 0, MOST_SECONDS)
+        within("--budget", options.budget, 1, 1000 * MOST_SECONDS)
         self._patience_s = options.seconds + 60.0 if options.patience is None else options.patience
-        _within("--patience", self._patience_s, 1, MOST_SECONDS)
+        within("--patience", self._patience_s, 1, MOST_SECONDS)
         self._notes = _read(options.notes) if options.notes else ""
         if options.broker == "rabbitmq":
             find_rabbitmq_server()
@@ -141,7 +142,7 @@ class Bench:
             notes=self._notes,
             ended_early=ended_early,
         )
-        page = write(document, options.out, f"benchmark-{_filed(asked.model)}-{options.broker}")
+        page = write(document, options.out, f"benchmark-{asked.model}-{options.broker}")
         sys.stdout.write(f"\n{document.asked[0]}\n" if ended_early else "")
         sys.stdout.write(f"\nreport: {page}\n")
 
@@ -254,11 +255,6 @@ async def _alone(model: str) -> float:
     return loops.rate(ALONE)
 
 
-def _within(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:,.10g}")
-
-
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -270,10 +266,6 @@ def _read(path: Path) -> str:
         raise OperatorError(f"--notes {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise OperatorError(f"--notes {path} cannot be read: it is not UTF-8") from error
-
-
-def _filed(name: str) -> str:
-    return "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in name)
 
 
 def _say(text: str) -> None:

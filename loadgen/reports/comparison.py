@@ -10,7 +10,7 @@ from loadgen.reports.arms import Arm
 from loadgen.reports.charts import Axis, Panel, Series, chart
 from loadgen.reports.document import Document, Part, Picture, Section, Table
 from loadgen.reports.findings import findings
-from loadgen.reports.measured import QUANTITIES, Cell, Run, cells, percentile_ms, three
+from loadgen.reports.measured import QUANTITIES, Cell, Run, cells, three
 
 SEEN: Final = ("accepted", "throughput", "p50", "p90", "p99", "goodput")
 LEGEND: Final = (
@@ -192,14 +192,14 @@ def _curve(cell: Cell) -> list[tuple[float, float]]:
     kept = Latencies()
     for run in cell.counted:
         kept.merge(Latencies.decode(run.report.pushed.encoded))
-    longer = sum(run.not_ended for run in cell.counted)
+    longer = sum(run.report.never_pushed for run in cell.counted)
     total = max(kept.count + longer, 10)
     shares = []
     step = 0
     while (share := 1 - 10 ** -(step / _STEPS_A_NINE)) <= 1 - 1 / total:
         shares.append(share)
         step += 1
-    return [(share, percentile_ms(kept, share, longer)) for share in shares]
+    return [(share, kept.percentile_ms(share, longer=longer)) for share in shares]
 
 
 def _over_time(name: str, rate: float, found: Sequence[Cell]) -> str:

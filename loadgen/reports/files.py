@@ -27,13 +27,14 @@ def writable(folder: Path) -> None:
 def write(document: Document, folder: Path, name: str) -> Path:
     """Write a report as ``DATE-NAME`` and return the Markdown's path; one of the same name of that day stays.
 
-    An index in the folder gets a row for it.
+    What cannot stand in a file's name becomes a dash. An index in the folder gets a row for it.
 
     Raises `OperatorError` when the folder cannot be written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        stem = _free(folder, f"{document.began_at[:10]}-{name}")
+        filed = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in name)
+        stem = _free(folder, f"{document.began_at[:10]}-{filed}")
         for picture in document.pictures():
             (folder / picture_file(stem, picture)).write_text(picture.svg, encoding="utf-8")
         (folder / f"{stem}.json").write_bytes(as_json(document))

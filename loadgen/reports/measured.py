@@ -4,8 +4,8 @@
    no round of the same load and configuration was valid: its medians are then marked.
 2. Throughput is of the time in which load was offered, from the opening of the count to its close: what was accepted in
    it, and what was under way at its opening, less what was under way at its close.
-3. Latency is of every job that was due in that time, however long after it the job was done. One that had not ended
-   when patience was over is longer than all others; a percentile that falls among those is infinite.
+3. Latency is of every job that was due in that time, however long after it the job was done. One whose end was never
+   seen, be it since patience was over, is longer than all others; a percentile that falls among those is infinite.
 """
 
 import math
@@ -71,12 +71,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def pushed_ms(self, share: float) -> float:
         """Return a percentile (0 to 1) from when a job was due to its pushed frame; nan without any."""
         kept = Latencies.decode(self.report.pushed.encoded)
-        return percentile_ms(kept, share, self.not_ended)
-
-
-def percentile_ms(kept: Latencies, share: float, longer: int = 0) -> float:
-    """Return a percentile of what is held and so many that are longer than all of it."""
-    return kept.percentile_ms(share, longer=longer)
+        return kept.percentile_ms(share, longer=self.report.never_pushed)
 
 
 @dataclass(frozen=True, kw_only=True)

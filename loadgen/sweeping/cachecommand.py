@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from inferq.errors import OperatorError
+from loadgen.bounds import within
 from loadgen.completed import completed
 from loadgen.reports.document import aligned
 from loadgen.reports.environment import environment
@@ -57,13 +58,13 @@ def run(given: argparse.Namespace) -> int:
 async def _test(given: argparse.Namespace) -> None:
     effort = caching.QUICK if given.quick else caching.FULL
     if given.rounds is not None:
-        options.within("--rounds", given.rounds, 1, MOST_ROUNDS)
+        within("--rounds", given.rounds, 1, MOST_ROUNDS)
         effort = replace(effort, rounds=given.rounds)
     if given.seconds is not None:
-        options.within("--seconds", given.seconds, 1, options.MOST_SECONDS)
+        within("--seconds", given.seconds, 1, options.MOST_SECONDS)
         effort = replace(effort, equal_s=given.seconds)
     if given.rate is not None:
-        options.within("--rate", given.rate, 1, MOST_RATE)
+        within("--rate", given.rate, 1, MOST_RATE)
     inputs = caching.Repeating(distinct=given.distinct, exponent=given.exponent)
     inputs.check()
     folder = options.folder(given)
@@ -86,7 +87,7 @@ def _show(test: CacheTest, given: argparse.Namespace, folder: Path | None, ran_o
     sys.stdout.write("\n".join([*aligned(cached.table(test)), "", *cached.conclusions(test), ""]))
     if folder is not None:
         paper = cached.document(test, command=options.command("cache", given, add), environment=ran_on)
-        what = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in test.about.split()[0])
+        what = test.about.split()[0]
         sys.stdout.write(f"\nreport: {write(paper, folder, f'cache-{what}-{given.broker}')}\n")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from inferq.errors import OperatorError
+from loadgen.bounds import within
 from loadgen.completed import completed
 from loadgen.generator.run import generated
 from loadgen.reports.document import aligned
@@ -64,8 +65,8 @@ def ordered(given: argparse.Namespace) -> Order:
     if sum(ways) > 1:
         raise OperatorError("give --levels, or --from and --to, or --concurrency, or none of them")
     if given.seconds:
-        options.within("--seconds", given.seconds, 1, options.MOST_SECONDS)
-    options.within("--budget", given.budget, 1, 1000 * options.MOST_SECONDS)
+        within("--seconds", given.seconds, 1, options.MOST_SECONDS)
+    within("--budget", given.budget, 1, 1000 * options.MOST_SECONDS)
     rates: list[float] = []
     if given.levels is not None:
         rates = levels.listed(given.levels)
@@ -116,7 +117,7 @@ def _show(swept: Swept, given: argparse.Namespace, folder: Path | None, ran_on: 
 def _name(swept: Swept) -> str:
     server = swept.server
     what = "-".join(part for part in (server.model, server.config, server.broker) if part) or "running"
-    return "sweep-" + "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in what)
+    return f"sweep-{what}"
 
 
 def _say(text: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from inferq.errors import OperatorError
 from inferq.rabbitnode import find_rabbitmq_server
+from loadgen.bounds import within
 from loadgen.generator.target import key_for
 from loadgen.reports import arms
 from loadgen.reports.environment import ROOT, model_name
@@ -117,9 +118,3 @@ def command(name: str, options: argparse.Namespace, add: Callable[[argparse.Argu
             told = model_name(value) if field == "model" else f"{value}"
             words += [flag] if value is True else [flag, told]
     return shlex.join(["python", "-m", "loadgen", name, *words])
-
-
-def within(name: str, value: float, least: float, most: float) -> None:
-    """Raise `OperatorError` for a value out of bounds."""
-    if not least <= value <= most:
-        raise OperatorError(f"{name} {value:g} is not allowed: it must be from {least:g} to {most:,.10g}")

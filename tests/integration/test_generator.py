@@ -231,7 +231,7 @@ async def test_records_that_are_not_final() -> None:
 async def test_requests_without_an_answer() -> None:
     """They are counted once patience is over, and the run ends."""
     async with fake_ingress(stall_s=1.0, every_s=1.0) as it:
-        it.stall = lambda: None  # type: ignore[method-assign]
+        it.stall = lambda: None  # type: ignore[method-assign]  # this server never stalls
         it.answers = [b"HTTP/1.1 102 Processing\r\n"] * 20
         found = await generated(plan_for(it, patience_s=0.2))
     assert found.errors == {"no_answer": 20}

@@ -67,7 +67,7 @@ async def test_the_search_ends_at_what_is_taken(
 
     async def offered(broker: str, *, rate: float, seconds: float, say: Callable[[str], None]) -> Report:
         asked.append((rate, seconds))
-        return seen(rate, **too_much) if rate > 3_000 else seen(rate)  # type: ignore[arg-type]
+        return seen(rate, **too_much) if rate > 3_000 else seen(rate)  # type: ignore[arg-type]  # one of two kinds
 
     monkeypatch.setattr(ingress, "offered", offered)
     found = await one_round("streams", Effort(), say=lambda text: None)

@@ -99,7 +99,6 @@ def test_lines_are_short_enough_to_read() -> None:
     assert text.endswith("there to be measured.\n")
 
 
-@pytest.mark.skipif(not (BENCHMARKS / "capacity.json").is_file(), reason="nothing was measured yet")
 def test_the_page_in_docs_is_what_the_script_writes() -> None:
     """From the costs beside it."""
     found = decode((BENCHMARKS / "capacity.json").read_bytes())

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from loadgen.ideal import Course
-from loadgen.latencies import Latencies
-from loadgen.reports.measured import cells, percent, percentile_ms, spread, three
+from loadgen.reports.measured import cells, percent, spread, three
 from tests.reporting import report, run
 
 
@@ -25,10 +24,19 @@ def test_a_job_that_never_ended_is_longer_than_all_others() -> None:
     assert one.pushed_ms(0.99) == math.inf
 
 
+@pytest.mark.parametrize("kind", ["not_ended", "no_answer", "push_lost", "connection_lost"])
+def test_whatever_never_came_is_longer(kind: str) -> None:
+    """Not only what patience ran out on; a refusal came, and is not."""
+    taken = [float(number) for number in range(1, 91)]
+    assert run("1:0", report(taken, errors={kind: 10})).pushed_ms(0.99) == math.inf
+    refused = run("1:0", report(taken, errors={"503": 10}))
+    assert refused.pushed_ms(0.99) == run("1:0", report(taken)).pushed_ms(0.99)
+
+
 def test_a_percentile_of_nothing_is_none() -> None:
     """And of jobs that all never ended, infinite."""
-    assert math.isnan(percentile_ms(Latencies(), 0.5))
-    assert percentile_ms(Latencies(), 0.5, 3) == math.inf
+    assert math.isnan(run("1:0", report([])).pushed_ms(0.5))
+    assert run("1:0", report([], errors={"not_ended": 3})).pushed_ms(0.5) == math.inf
 
 
 def test_medians_are_of_the_valid_rounds() -> None:

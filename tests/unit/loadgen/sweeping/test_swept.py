@@ -2,6 +2,7 @@
 
 import pytest
 
+from loadgen.sweeping.row import Row
 from loadgen.sweeping.swept import found
 from tests.sweeps import BROKEN, row, swept
 
@@ -24,9 +25,9 @@ def test_the_knee_of_an_open_loop() -> None:
         ([], "no level can be judged"),
     ],
 )
-def test_a_sweep_without_a_knee_says_why(rows: list[object], why: str) -> None:
+def test_a_sweep_without_a_knee_says_why(rows: list[Row], why: str) -> None:
     """Neither a knee is made up, nor does it fail."""
-    seen = found(swept(*rows))  # type: ignore[arg-type]
+    seen = found(swept(*rows))
     assert seen.knee is None
     assert why in seen.why
 

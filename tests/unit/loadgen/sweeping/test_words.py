@@ -12,7 +12,7 @@ from tests.sweeps import BROKEN, row, swept
 BESIDE = Beside(
     mean=1.2, p50=1.1, p99=1.5, throughput=0.99,
     ideal_mean_ms=18, ideal_p50_ms=18, ideal_p99_ms=27, ideal_throughput=101,
-)  # fmt: skip
+)  # fmt: skip  # measured, then ideal
 CURVE = (
     row(10, beside=BESIDE, least_ms=15, most_ms=17),
     row(100, p99_ms=900),
