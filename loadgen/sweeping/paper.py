@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from math import isfinite
 
 import msgspec
 
@@ -58,7 +59,11 @@ def picture(swept: Swept) -> Picture:
     curves = [
         Series(
             name=name,
-            points=[(row.achieved, ms) for row in swept.rows if (ms := _percentile(row, name)) is not None],
+            points=[
+                (row.achieved, ms)
+                for row in swept.rows
+                if (ms := _percentile(row, name)) is not None and isfinite(ms)
+            ],
             kind="line and dots",
         )
         for name in PERCENTILES
@@ -115,16 +120,18 @@ def _asked(swept: Swept) -> str:
 
 
 def _percentile(row: Row, name: str) -> float | None:
-    return {"p50": row.p50_ms, "p90": row.p90_ms, "p99": row.p99_ms, "p99.9": row.p999_ms}[name]
+    """Return what is drawn; what is beyond all that came is not."""
+    found = {"p50": row.p50_ms, "p90": row.p90_ms, "p99": row.p99_ms, "p99.9": row.p999_ms}[name]
+    return None if found is None or not isfinite(found) else found
 
 
 def _at(swept: Swept, load: float) -> tuple[float, float] | None:
     """Return throughput and p99 at a load, in a straight line between the levels around it."""
     closed = swept.loop == "closed"
     points = sorted(
-        (row.level if closed else row.offered, row.achieved, row.p99_ms)
+        (row.level if closed else row.offered, row.achieved, ms)
         for row in swept.rows
-        if row.p99_ms is not None
+        if (ms := _percentile(row, "p99")) is not None
     )
     for (below, done, ms), (above, done_after, ms_after) in pairwise(points):
         # Chance may let two levels offer the same.

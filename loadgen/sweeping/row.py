@@ -1,7 +1,7 @@
 """One level of a sweep as its table shows it, made of what the generator saw. Pure.
 
 1. Latency is of the pushed frame, from when the request was due; in a closed loop there is no due time, and it is from
-   when the request was sent.
+   when the request was sent. What never came counts as longer than all that did; a percentile among that is infinite.
 2. Little's law is checked with L from what the generator saw come and go, and the rate and W from the records' stamps.
    The two do not see a job begin and end at the same moment: a record is created before its 202 arrives, and a frame
    arrives after the result was stored. By as much as this moves a job's stay, L may be off; but by no more than a 202
@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Sequence
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from loadgen.batchqueue import Bounds
 from loadgen.generator.report import Report
 from loadgen.ideal import Course, Over, course, over, throughput
 from loadgen.knee import Level
+from loadgen.latencies import MOST_MS, Latencies
 
 FRAME_S: Final = 0.010
 
@@ -86,7 +87,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             return Level(offered=self.offered, achieved=0.0, p99_ms=inf)
         if not self.p99_ms:
             return None
-        return Level(offered=self.offered, achieved=self.achieved, p99_ms=self.p99_ms)
+        # What never came is at least as long as the longest that is told apart.
+        return Level(offered=self.offered, achieved=self.achieved, p99_ms=min(self.p99_ms, MOST_MS))
 
 
 def row(
@@ -98,17 +100,25 @@ def row(
     note: str = "",
 ) -> Row:
     """Return a level of an open loop; ``most_rows`` is the largest batch, None where it is not known."""
-    pushed = report.pushed if report.pushed.count else report.stored
+    seen, never = report.pushed, report.never_pushed
+    if not seen.count:
+        seen, never = report.stored, report.never_stored
+    kept = Latencies.decode(seen.encoded)
+
+    def at(share: float) -> float | None:
+        value_ms = kept.percentile_ms(share, longer=never)
+        return None if isnan(value_ms) else value_ms
+
     achieved = throughput(report)
     return Row(
         level=report.plan.schedule.rate,
         seconds=report.seconds,
         offered=report.offered / report.seconds,
         achieved=achieved if isfinite(achieved) else 0.0,
-        p50_ms=pushed.p50_ms,
-        p90_ms=pushed.p90_ms,
-        p99_ms=pushed.p99_ms,
-        p999_ms=pushed.p999_ms,
+        p50_ms=at(0.5),
+        p90_ms=at(0.9),
+        p99_ms=at(0.99),
+        p999_ms=at(0.999),
         mean_ms=report.stored.mean_ms,
         mean_batch=report.batches.mean,
         full_share=full_share(report, most_rows),

@@ -1,7 +1,7 @@
 """A sweep in words and tables, for a terminal and for a report. Pure."""
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite
 
 from loadgen.reports.document import Table
 from loadgen.sweeping.row import Row
@@ -171,4 +171,6 @@ def _percent(share: float | None) -> str:
 
 
 def _number(value: float | None, places: int) -> str:
+    if value == inf:
+        return "never"
     return "-" if value is None or not isfinite(value) else f"{value:.{places}f}"

@@ -3,11 +3,13 @@
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 
 from loadgen.batchqueue import Bounds
 from loadgen.generator.report import Batches
 from loadgen.ideal import Course
 from loadgen.knee import Level
+from loadgen.latencies import MOST_MS
 from loadgen.sweeping.row import FRAME_S, beside, full_share, law, row
 from tests.sweeps import latencies, report
 from tests.sweeps import row as by_hand
@@ -29,6 +31,17 @@ def test_a_level_as_it_was_seen() -> None:
 def test_what_is_left_when_the_count_closes_was_not_done_in_it() -> None:
     """Of 100 jobs 60 are under way at the end and one was at the beginning: 41 ended within 10 s."""
     assert row(report(at_close=60), most_rows=None).achieved == pytest.approx(4.1)
+
+
+def test_what_never_came_is_longer_than_all_that_did() -> None:
+    """Be it pushed or stored: a level that lost jobs does not look better for it."""
+    lost = report()
+    lost = replace(lost, offered=lost.offered + 10, accepted=lost.accepted + 10, errors={"push_lost": 10})
+    found = row(lost, most_rows=None)
+    assert found.p50_ms == pytest.approx(104, rel=0.01)
+    assert found.p99_ms == inf
+    assert found.curve == Level(offered=11, achieved=found.achieved, p99_ms=MOST_MS)
+    assert row(replace(lost, pushed=NONE), most_rows=None).p99_ms == inf
 
 
 def test_followed_by_records_latency_is_of_the_stored_result() -> None:

@@ -1,5 +1,7 @@
 """A sweep in words and tables."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -27,6 +29,13 @@ def test_the_table_has_a_level_a_row() -> None:
     assert [cells[:2] for cells in found.rows] == [("10.0", "10.0"), ("100.0", "100.0"), ("120.0", "108.0")]
     assert found.rows[2][4] == "1500"
     assert all(len(cells) == len(found.head) for cells in found.rows)
+
+
+def test_a_percentile_that_never_came_is_said_and_not_drawn() -> None:
+    """The levels beside it are drawn without it."""
+    lost = swept(*CURVE[:2], row(120, achieved=108, p99_ms=math.inf))
+    assert table(lost).rows[2][4] == "never"
+    assert "inf" not in picture(lost).svg
 
 
 def test_the_table_of_a_closed_loop_is_by_requests_in_flight() -> None:
