@@ -19,6 +19,7 @@ from ingress.description.serving import Descriptions
 from ingress.events import Events
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
 from ingress.jobs import Jobs
+from ingress.pages import Pages
 from ingress.stats import Stats
 
 _log = structlog.get_logger(__name__)
@@ -57,6 +58,7 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
         Route("/v1/stats", statistics, methods=["GET"]),
         *probe_routes(metrics, checks),
         *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),
+        *Pages(parts.keys, stream_url=parts.stream_url).routes(),
     ]
 
 
