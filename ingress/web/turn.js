@@ -12,7 +12,7 @@ export class TurnView {
     this.turn = turn;
     this.sending = sending;
     this.answers = turn.lines.map((_, index) => new Answer(turn, index));
-    this.took = el("span");
+    this.took = el("span", { className: "took" });
     this.countdown = el("span", { className: "countdown", hidden: true });
     this.now = el("button", { type: "button", className: "small", hidden: true, onclick: () => this.sending()?.again() }, "Try now");
     this.stop = el("button", { type: "button", className: "small", hidden: true, onclick: () => this.sending()?.cancel() }, "Cancel");
@@ -22,7 +22,7 @@ export class TurnView {
       "li",
       { className: "turn" },
       el("h2", { className: "when" }, "Sent ", el("time", { dateTime: at.toISOString() }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }))),
-      el("ol", {}, ...this.answers.map((answer) => answer.element)),
+      el("ol", { className: turn.lines.length > 1 ? "many" : "" }, ...this.answers.map((answer) => answer.element)),
       el("p", { className: "foot" }, this.took, this.countdown, this.now, this.stop, this.again),
     );
     this.show();
@@ -49,7 +49,7 @@ export class TurnView {
     const next_at = this.sending()?.next_at ?? null;
     const seconds = next_at === null ? null : Math.max(0, Math.ceil((next_at - Date.now()) / 1000));
     this.countdown.hidden = this.now.hidden = this.stop.hidden = seconds === null;
-    if (seconds !== null) put(this.countdown, `Sent again in ${seconds} s (try ${this.sending().tries + 1})`);
+    if (seconds !== null) put(this.countdown, `Again in ${seconds} s (try ${this.sending().tries + 1})`);
   }
 
   show_foot(busy) {

@@ -1,13 +1,15 @@
 // What is wrong, and what to do about it. Pure.
 
+import { retryable } from "./retry.js";
+
 const CURES = {
-  queue_full: "More jobs wait than may. It is sent again by itself, when the server said.",
-  unavailable: "The queue or the store is away or slow. It is sent again by itself.",
-  circuit_open: "The model fails at the moment and gets a pause. It is sent again by itself.",
+  queue_full: "The queue holds as many jobs as it may.",
+  unavailable: "The queue or the store is away or slow.",
+  circuit_open: "The model fails at the moment and gets a pause.",
   deadline_unreachable: "What waits takes longer than this job's deadline.",
-  quota_exceeded: "This API key has used what it may for now. It is sent again by itself.",
+  quota_exceeded: "This API key has used what it may for now.",
   unreachable: "The server did not answer. Is it running, and is this machine connected?",
-  unauthorized: "Give an API key that this deployment knows, with the button above, and send again.",
+  unauthorized: "Give an API key that this deployment knows, by “API key” beside the conversations, and send again.",
   body_too_large: "Send fewer or shorter lines at once.",
   invalid_request: "Change the line and send it again.",
   not_found: "Results are kept for a time only, so this one may be gone.",
@@ -22,9 +24,11 @@ const ENDED = {
   undecodable: "The job could not be read by the batcher.",
 };
 
-/** What to do about a refused request. */
+/** What to do about a refused request; one that `waits` is sent again by this page. */
 export function cure(problem) {
-  return CURES[problem.code] ?? (problem.status >= 500 ? "The fault is the server's; its log says more." : "");
+  const again = problem.waits ? "It is sent again by itself." : retryable(problem) ? "Send it again later." : "";
+  if (Object.hasOwn(CURES, problem.code)) return `${CURES[problem.code]} ${again}`.trim();
+  return problem.status >= 500 ? "The fault is the server's; its log says more." : "";
 }
 
 /** What is wrong, in one line: the first fault of an invalid request, or the problem's own text. */
@@ -36,7 +40,7 @@ export function fault(problem) {
 export function ending(record) {
   switch (record.status) {
     case "failed":
-      return `${ENDED[record.error?.code] ?? ""} ${record.error?.detail ?? ""}`.trim();
+      return `${Object.hasOwn(ENDED, record.error?.code) ? ENDED[record.error.code] : ""} ${record.error?.detail ?? ""}`.trim();
     case "cancelled":
       return "It was cancelled before it ran.";
     case "expired":
