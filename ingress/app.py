@@ -1,5 +1,6 @@
 """The routes of the ingress."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -19,7 +20,6 @@ from ingress.description.serving import Descriptions
 from ingress.events import Events
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
 from ingress.jobs import Jobs
-from ingress.pages import Pages
 from ingress.stats import Stats
 
 _log = structlog.get_logger(__name__)
@@ -58,16 +58,18 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
         Route("/v1/stats", statistics, methods=["GET"]),
         *probe_routes(metrics, checks),
         *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),
-        *Pages(parts.keys, stream_url=parts.stream_url).routes(),
     ]
 
 
-def make_app(parts: Parts, metrics: Metrics, checks: Checks) -> ASGIApp:
-    """Make the application; submits go to their endpoints directly, past router and middleware."""
+def make_app(parts: Parts, metrics: Metrics, checks: Checks, *, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """Make the application; submits go to their endpoints directly, past router and middleware.
+
+    ``pages`` are routes beside the API, for people.
+    """
     submits = {INFER_PATH: parts.infer, BATCH_PATH: parts.batch}
     # The routes of submits are for other methods alone, which they refuse.
     others = Starlette(
-        routes=make_routes(parts, metrics, checks),
+        routes=[*make_routes(parts, metrics, checks), *pages],
         exception_handlers={
             HttpError: _problem,
             HTTPException: _http,

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,10 +63,11 @@ class File:
 class Pages:
     """The pages of one deployment.
 
-    ``keys`` says whether a page has to ask for a key, ``stream_url`` is what the notifier's addresses begin with.
+    ``keys`` says whether a page has to ask for a key, ``stream_url`` is what the notifier's addresses begin with,
+    ``broker_ui_url`` where the broker's own page is, if it has one.
     """
 
-    def __init__(self, keys: KeyRing, *, stream_url: str) -> None:
+    def __init__(self, keys: KeyRing, *, stream_url: str, broker_ui_url: str = "") -> None:
         self._keys = keys
         found = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in _KINDS}
         assets = {name: content for name, content in found.items() if not name.endswith(".html")}
@@ -78,16 +80,16 @@ class Pages:
         self._notifier = None if address.hostname in _EVERYWHERE else _origin(address)
         # A page finds a notifier that listens everywhere at the host that it came from itself.
         notifier = stream_url if self._notifier else f"{address.scheme}://*:{address.port}"
+        told = {"WEB": f"web/{self._version}", "NOTIFIER": notifier, "BROKER_UI": broker_ui_url}
         self._pages = {
-            (path, keyed): File.of(name, _filled(found[name], self._version, notifier, keyed=keyed))
+            (path, keyed): File.of(name, _filled(found[name], told | {"KEYED": "yes" if keyed else "no"}))
             for path, name in PAGES.items()
-            if name in found
             for keyed in (False, True)
         }
 
     def routes(self) -> list[Route]:
         """Return the routes; all of them take GET and HEAD."""
-        pages = [Route(path, self.page) for path in dict.fromkeys(path for path, _ in self._pages)]
+        pages = [Route(path, self.page) for path in PAGES]
         return [*pages, Route("/web/{version}/{name}", self.asset)]
 
     async def page(self, request: Request) -> Response:
@@ -137,10 +139,11 @@ def _origin(address: SplitResult) -> str:
     return f"{address.scheme}://{host}" + (f":{address.port}" if address.port else "")
 
 
-def _filled(template: bytes, version: str, notifier: str, *, keyed: bool) -> bytes:
-    filled = template.replace(b"@WEB@", f"web/{version}".encode())
-    filled = filled.replace(b"@NOTIFIER@", html.escape(notifier).encode())
-    return filled.replace(b"@KEYED@", b"yes" if keyed else b"no")
+def _filled(template: bytes, told: Mapping[str, str]) -> bytes:
+    """Put what a page is told in its places, each of which is inside an attribute."""
+    for name, text in told.items():
+        template = template.replace(f"@{name}@".encode(), html.escape(text).encode())
+    return template
 
 
 def _answer(request: Request, file: File, cached: str, policy: str) -> Response:

@@ -2,6 +2,9 @@
 
 const named = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? "";
 
+/** Where the broker has a page of its own; empty where it has none. */
+export const broker_ui = named("inferq-broker-ui");
+
 /** Whether this deployment asks for API keys. */
 export const keyed = named("inferq-keyed") === "yes";
 
