@@ -7,7 +7,7 @@ import { retry_after_s } from "./retry.js";
 const LONGEST_MS = 20_000;
 
 /** Call the API; `problem` of an answer that is none has the code "unreachable". */
-export async function call(path, { method = "GET", body, headers = {} } = {}) {
+export async function call(path, { method = "GET", body, headers = {}, longest_ms = LONGEST_MS } = {}) {
   let answer;
   let text;
   try {
@@ -18,11 +18,11 @@ export async function call(path, { method = "GET", body, headers = {} } = {}) {
       cache: "no-store",
       credentials: "omit",
       redirect: "error",
-      signal: AbortSignal.timeout(LONGEST_MS),
+      signal: AbortSignal.timeout(longest_ms),
     });
     text = await answer.text();
   } catch (error) {
-    const detail = error.name === "TimeoutError" ? "no answer within 20 s" : "no connection to the server";
+    const detail = error.name === "TimeoutError" ? `no answer within ${longest_ms / 1000} s` : "no connection to the server";
     return { ok: false, status: 0, body: null, retry_after_s: null, problem: { code: "unreachable", status: 0, detail } };
   }
   const found = parsed(text);

@@ -34,7 +34,8 @@ export function path(samples, name, { width, height, end, now, span, gap_ms = 10
       const y = height - (Math.min(sample[name], end) / end) * height;
       const step = before === null || sample.at - before > gap_ms ? "M" : "L";
       before = sample.at;
-      return `${step}${x.toFixed(1)} ${y.toFixed(1)}`;
+      // A line of no length is drawn as a dot.
+      return `${step}${x.toFixed(1)} ${y.toFixed(1)}${step === "M" ? "h0" : ""}`;
     })
     .join("");
 }

@@ -6,6 +6,9 @@ import { at, el, put } from "./dom.js";
 import { count } from "./format.js";
 import { fault } from "./words.js";
 
+/** RabbitMQ goes through its letters one by one. */
+const LONGEST_MS = 90_000;
+
 export class Letters {
   /** `refused(problem)` is called where a key is wanted. */
   constructor(refused) {
@@ -27,7 +30,7 @@ export class Letters {
   async look(said = "") {
     if (this.busy) return;
     this.hold(true);
-    const answer = await call("ops/dead");
+    const answer = await call("ops/dead", { longest_ms: LONGEST_MS });
     this.hold(false);
     if (!answer.ok) {
       this.tell(`${fault(answer.problem)}`);
@@ -51,7 +54,7 @@ export class Letters {
     if (!(await ask(title, text, yes, "Cancel"))) return;
     this.hold(true);
     const body = JSON.stringify({ job_ids: letters.map((letter) => letter.job_id) });
-    const answer = await call(`ops/dead/${what}`, { method: "POST", body });
+    const answer = await call(`ops/dead/${what}`, { method: "POST", body, longest_ms: LONGEST_MS });
     this.hold(false);
     if (!answer.ok) {
       this.tell(fault(answer.problem));

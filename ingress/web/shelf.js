@@ -1,6 +1,6 @@
 // Conversations kept in this browser, each under a name of its own, so that two tabs do not undo each other's work.
 
-import { read, surplus, write } from "./conversations.js";
+import { MOST_CONVERSATIONS, read, surplus, write } from "./conversations.js";
 
 const PREFIX = "inferq.chat.";
 
@@ -40,7 +40,7 @@ export class Shelf {
   /** Keep a conversation as it is now; the oldest others make room where there is none. */
   keep(one) {
     if (one.turns.length === 0 || this.open.get(one.id) !== one) return;
-    for (const id of surplus(this.all())) this.forget(id);
+    if (names().length >= MOST_CONVERSATIONS) for (const id of surplus(this.all())) this.forget(id);
     const text = write(one);
     for (;;) {
       try {

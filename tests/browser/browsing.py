@@ -159,10 +159,10 @@ def eventually(condition: Any, *, within_s: float = 15.0, what: str = "") -> Any
     return value
 
 
-def picture(page: Page, name: str) -> None:
-    """Keep a picture of the page."""
+def picture(page: Page, name: str, *, whole: bool = False) -> None:
+    """Keep a picture of the page; of all of it when ``whole``, not only of what is in view."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
+    page.screenshot(path=PICTURES / f"{name}.png", animations="disabled", full_page=whole)
 
 
 def violations(page: Page) -> list[str]:

@@ -54,7 +54,7 @@ def test_it_shows_what_goes_on(browser: Browser, pipeline: Up, name: str, dark: 
         assert tile(page, "batchers") == "1"
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(page) == []
-        picture(page, f"operations-{name}")
+        picture(page, f"operations-{name}", whole=True)
 
 
 def test_dead_letters_are_run_again_or_dropped(browser: Browser, start_up: StartUp) -> None:
@@ -66,7 +66,7 @@ def test_dead_letters_are_run_again_or_dropped(browser: Browser, start_up: Start
         expect(letters).to_have_count(3)
         expect(letters.first).to_contain_text("engine_crashed")
         assert violations(page) == []
-        picture(page, "dead-letters")
+        picture(page, "dead-letters", whole=True)
         letters.first.get_by_role("button", name="Drop").click()
         page.get_by_role("button", name="Cancel").click()
         expect(letters).to_have_count(3)

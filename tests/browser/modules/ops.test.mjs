@@ -28,7 +28,7 @@ test("scales end at 1, 2 or 5 times a power of ten", () => {
 test("a line goes from left to right inside its box, and where nothing was heard it has a gap", () => {
   const box = { width: 100, height: 50, end: 10, now: 60_000, span: 60_000 };
   const samples = [{ at: 0, n: 0 }, { at: 2000, n: 10 }, { at: 60_000, n: 99 }];
-  assert.equal(path(samples, "n", box), "M0.0 50.0L3.3 0.0M100.0 0.0");
+  assert.equal(path(samples, "n", box), "M0.0 50.0h0L3.3 0.0M100.0 0.0h0");
   assert.equal(path([], "n", box), "");
 });
 
