@@ -35,7 +35,7 @@ _KINDS: Final = {
 _EVERYWHERE: Final = ("0.0.0.0", "::")
 # What an address is made of: a `Host` of anything else is not repeated.
 _HOST: Final = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
-_GZIP: Final = re.compile(r"\s*(?:gzip|\*)\s*(?:;\s*q=(?!0(?:\.0{0,3})?\s*$).*)?", re.IGNORECASE)
+_NOTHING: Final = re.compile(r"q=0(?:\.0{0,3})?", re.IGNORECASE)
 _FOR_GOOD: Final = "public, max-age=31536000, immutable"
 _ASKED_ANEW: Final = "no-cache"
 
@@ -128,8 +128,12 @@ class Pages:
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Say whether an `Accept-Encoding` takes gzip."""
-    return any(_GZIP.fullmatch(one) for one in accepted.split(","))
+    """Say whether an `Accept-Encoding` takes gzip: by its name, or else by the `*` for all that are not named."""
+    taken = {}
+    for entry in accepted.lower().split(","):
+        coding, _, weight = entry.partition(";")
+        taken[coding.strip()] = _NOTHING.fullmatch(weight.strip()) is None
+    return taken.get("gzip", taken.get("*", False))
 
 
 def _origin(address: SplitResult) -> str:
