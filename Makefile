@@ -4,11 +4,12 @@ PY := .venv/bin/python
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 READY_EXPORT := .venv-export/.ready
+READY_PEERS := .venv-peers/.ready
 ARGS ?=
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-browser test-export check cover bench docs lock clean
+.PHONY: help setup demo run test test-browser test-export check cover bench bench-peers figures docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -43,13 +44,19 @@ check: $(READY_DEV) ## ruff, mypy, import-linter, and full coverage of the pure 
 cover: $(READY_DEV) ## unit tests alone must cover the pure rooms to 100 %
 	@$(PY) scripts/cover_pure_rooms.py
 
-bench: $(READY_DEV) ## figures, one line each; two hours (ONLY=batching, admission, push or loadgen; ARGS="--quick", "--part NAME", "--full-size FOLDER")
+bench: $(READY_DEV) ## figures, one line each; three hours (ONLY=batching, admission, push or loadgen; ARGS="--quick", "--part NAME", "--rounds N", "--full-size FOLDER")
 	@$(PY) -m loadgen.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+bench-peers: $(READY_DEV) $(READY_PEERS) ## ours beside other servers, a report in docs/benchmarks; 50 minutes a model, 12 with ARGS="--rounds 2 --seconds 5" (also "--quick", "--peer NAME", "--full-size FOLDER")
+	@$(PY) -m loadgen.peers $(ARGS)
+
+figures: $(READY) ## compare the figures in README.md and docs/ with their reports (ARGS="--write" takes them over)
+	@$(PY) -m scripts.figures $(ARGS)
 
 docs: $(READY) ## write docs/settings.md anew from the table of settings
 	@$(PY) scripts/settings_doc.py
 
-lock: ## write both lock files anew (needs uv); ARGS="--upgrade" takes newer versions
+lock: ## write the lock files anew (needs uv); ARGS="--upgrade" takes newer versions
 	@sh scripts/lock.sh $(ARGS)
 
 clean: ## remove caches and build files; the virtual environments stay
@@ -66,4 +73,8 @@ $(READY_DEV): requirements-dev.lock pyproject.toml scripts/setup.sh
 
 $(READY_EXPORT): requirements-dev.lock requirements-export.txt pyproject.toml scripts/setup.sh
 	@sh scripts/setup.sh .venv-export requirements-dev.lock requirements-export.txt
+	@touch $@
+
+$(READY_PEERS): requirements-peers.lock scripts/setup.sh
+	@sh scripts/setup.sh .venv-peers requirements-peers.lock
 	@touch $@

@@ -4,21 +4,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from loadgen import acceptrate, adversity, batchsubmit, overload, publishcost, spike
-from loadgen.figures import Figure
-from loadgen.parts import run_parts
+from loadgen import acceptrate, adversity, batchsubmit, overload, parts, publishcost, spike
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How often and how long each part is run, in seconds a run."""
+class Effort(parts.Effort):
+    """How long each part is run, in seconds a run."""
 
-    rounds: int
     warm_s: float
     rate_s: float
     publish_jobs: int
     # Of the length that the open loop has in full.
     spike_share: float
+    spike_loads: Sequence[spike.Load] = spike.LOADS
     overload_s: float
     adversity: adversity.Effort
 
@@ -41,20 +39,25 @@ QUICK: Final = Effort(
     overload_s=12.0,
     adversity=adversity.QUICK,
 )
+BRIEF: Final = Effort(
+    rounds=1,
+    warm_s=0.2,
+    rate_s=0.5,
+    publish_jobs=200,
+    spike_share=1.0,
+    spike_loads=(spike.Load(rate=100.0, seconds=0.5, goals_ms={}),),
+    overload_s=3.0,
+    adversity=adversity.BRIEF,
+)
+EFFORTS: Final = {"full": FULL, "quick": QUICK, "brief": BRIEF}
 
 
-@dataclass(kw_only=True)
-class Bench:
-    """One run: progress to ``say``, figures to ``show`` as soon as they are known."""
+class Bench(parts.Bench[Effort]):
+    """One run."""
 
-    brokers: Sequence[str]
-    effort: Effort
-    say: Callable[[str], None]
-    show: Callable[[list[Figure]], None]
-
-    async def run(self, parts: Sequence[str]) -> bool:
-        """Run parts in the order of `PARTS`; return whether all of them could be measured."""
-        return await run_parts(self, PARTS, parts, self.say)
+    async def run(self, wanted: Sequence[str]) -> bool:
+        """Run the wanted parts in the order of `PARTS`; return whether all of them could be measured."""
+        return await parts.run_parts(self, PARTS, wanted, self.say)
 
     async def accepted(self) -> None:
         """Accepted requests a second beside a bare and a stock app."""
@@ -81,10 +84,14 @@ class Bench:
     async def spike(self) -> None:
         """Open loop at 2,000 and 4,000 jobs a second."""
         found = await spike.rounds(
-            self.brokers, count=self.effort.rounds, share=self.effort.spike_share, say=self.say
+            self.brokers,
+            count=self.effort.rounds,
+            share=self.effort.spike_share,
+            say=self.say,
+            loads=self.effort.spike_loads,
         )
         for broker, runs in found.items():
-            self.show(spike.judged(broker, runs))
+            self.show(spike.judged(broker, runs, self.effort.spike_loads))
 
     async def batch(self) -> None:
         """Submits of 64 at a time beside single ones."""
@@ -119,3 +126,8 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "overload": Bench.overload,
     "adversity": Bench.adversity,
 }
+
+
+def bench(asked: parts.Asked) -> Bench:
+    """Return the run that is asked for."""
+    return Bench(brokers=asked.brokers, effort=asked.effort(EFFORTS), say=asked.say, show=asked.show)

@@ -51,6 +51,7 @@ class Effort:
 
 FULL: Final = Effort(submits=20_000, kills=2, pending=500, aborts=1_000, good=100, full_submits=2_000)
 QUICK: Final = Effort(submits=5_000, kills=1, pending=500, aborts=400, good=40, full_submits=1_000)
+BRIEF: Final = Effort(submits=1_000, kills=1, pending=50, aborts=40, good=4, full_submits=400)
 
 
 async def figures(brokers: Sequence[str], *, effort: Effort, say: Callable[[str], None]) -> list[Figure]:

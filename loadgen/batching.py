@@ -10,10 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from loadgen import endurance, goodput, jobcost, lightload, poison, prediction, saturation
+from loadgen import endurance, goodput, jobcost, lightload, parts, poison, prediction, saturation
 from loadgen.bareloops import ALONE
-from loadgen.figures import Figure
-from loadgen.parts import run_parts
 
 FULL_SIZE: Final = "full-size"
 BUILTIN: Final = "builtin"
@@ -24,10 +22,9 @@ MAKE_ONE: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How often and how long each part is run, in seconds a run."""
+class Effort(parts.Effort):
+    """How long each part is run, in seconds a run."""
 
-    rounds: int
     saturation_s: float
     prediction_s: float
     light_s: float
@@ -35,6 +32,14 @@ class Effort:
     cost_jobs: int
     endurance_batches: int
     endurance_s: float
+    # Runs at saturation before one is taken as it is.
+    tries: int = saturation.TRIES
+    # Without, it is taken to be what one by one on all threads comes to.
+    measured_capacity: bool = True
+    goodput_loads: Sequence[float] = goodput.LOADS
+    goodput_policies: Sequence[str] = tuple(goodput.POLICIES)
+    faults: Sequence[str] = tuple(poison.FAULTS)
+    sampled_s: int = jobcost.SAMPLED_S
 
 
 FULL: Final = Effort(
@@ -57,29 +62,47 @@ QUICK: Final = Effort(
     endurance_batches=2_000,
     endurance_s=60.0,
 )
+BRIEF: Final = Effort(
+    rounds=1,
+    saturation_s=1.5,
+    prediction_s=1.0,
+    light_s=1.0,
+    goodput_s=1.0,
+    cost_jobs=500,
+    endurance_batches=100,
+    endurance_s=60.0,
+    tries=1,
+    measured_capacity=False,
+    goodput_loads=(0.3,),
+    goodput_policies=(goodput.SLO, "greedy"),
+    faults=("crash",),
+    sampled_s=1,
+)
+EFFORTS: Final = {"full": FULL, "quick": QUICK, "brief": BRIEF}
 
 
 @dataclass(kw_only=True)
-class Bench:
-    """One run: ``models`` by kind, progress to ``say``, figures to ``show`` as soon as they are known."""
+class Bench(parts.Bench[Effort]):
+    """One run: ``models`` by kind."""
 
     models: dict[str, str]
-    brokers: Sequence[str]
-    effort: Effort
-    say: Callable[[str], None]
-    show: Callable[[list[Figure]], None]
     _capacities: dict[str, float] = field(default_factory=dict)
     _one_job_ms: dict[str, float] = field(default_factory=dict)
 
-    async def run(self, parts: Sequence[str]) -> bool:
-        """Run parts in the order of `PARTS`; return whether all of them could be measured."""
-        return await run_parts(self, PARTS, parts, self.say)
+    async def run(self, wanted: Sequence[str]) -> bool:
+        """Run the wanted parts in the order of `PARTS`; return whether all of them could be measured."""
+        return await parts.run_parts(self, PARTS, wanted, self.say)
 
     async def saturation(self) -> None:
         """Throughput beside bare loops, and padding."""
         for kind, model in self.models.items():
             found = await saturation.rounds(
-                model, self.brokers, count=self.effort.rounds, seconds=self.effort.saturation_s, say=self.say
+                model,
+                self.brokers,
+                count=self.effort.rounds,
+                seconds=self.effort.saturation_s,
+                say=self.say,
+                tries=self.effort.tries,
             )
             self._capacities[kind] = statistics.median(one.runs["streams"].done_per_s for one in found)
             self._one_job_ms[kind] = statistics.median(saturation.one_job_ms(one.bare) for one in found)
@@ -108,6 +131,8 @@ class Bench:
             count=self.effort.rounds,
             seconds=self.effort.goodput_s,
             say=self.say,
+            loads=self.effort.goodput_loads,
+            policies=self.effort.goodput_policies,
         )
         self.show(goodput.judged(kind, found, capacity=capacity))
 
@@ -125,13 +150,19 @@ class Bench:
 
     async def poison(self) -> None:
         """One poison among 64."""
-        for broker, found in (await poison.all_poisoned(self.brokers, say=self.say)).items():
+        for broker, found in (
+            await poison.all_poisoned(self.brokers, self.effort.faults, say=self.say)
+        ).items():
             self.show(poison.judged(broker, found))
 
     async def cost(self) -> None:
         """The batcher's own CPU for a job."""
         found = await jobcost.rounds(
-            self.brokers, count=self.effort.rounds, jobs=self.effort.cost_jobs, say=self.say
+            self.brokers,
+            count=self.effort.rounds,
+            jobs=self.effort.cost_jobs,
+            say=self.say,
+            sampled_s=self.effort.sampled_s,
         )
         for broker, runs in found.items():
             self.show(jobcost.judged(broker, runs))
@@ -146,11 +177,14 @@ class Bench:
 
     async def _capacity(self, kind: str) -> float:
         """Return the jobs a second that `slo` does at saturation."""
+        if kind not in self._capacities and not self.effort.measured_capacity:
+            self._capacities[kind] = 1000 / await self._alone_ms(kind)
         if kind not in self._capacities:
             self.say(f"{kind}: capacity")
             found = await saturation.saturating(
                 "streams",
                 self.models[kind],
+                self.effort.tries,
                 # One by one on all threads is about what a pipeline does at least.
                 expected=1000 / await self._alone_ms(kind),
                 seconds=self.effort.saturation_s,
@@ -183,3 +217,16 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
 def models(full_size: str | None) -> dict[str, str]:
     """Return the models to measure by kind, the full-size one first where there is one."""
     return ({FULL_SIZE: full_size} if full_size else {}) | {BUILTIN: "builtin"}
+
+
+def bench(asked: parts.Asked) -> Bench:
+    """Return the run that is asked for."""
+    if not asked.full_size:
+        asked.say(MAKE_ONE)
+    return Bench(
+        models=models(asked.full_size),
+        brokers=asked.brokers,
+        effort=asked.effort(EFFORTS),
+        say=asked.say,
+        show=asked.show,
+    )

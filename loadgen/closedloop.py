@@ -22,7 +22,7 @@ import msgspec
 from loadgen import rawhttp
 from loadgen.cputime import CpuMeter
 from loadgen.rawsocket import PATIENCE_S, connected, receive, send
-from loadgen.texts import unique
+from loadgen.texts import dealt
 
 # A generator that uses this share of a core may be what the rate is of.
 BUSY_SHARE: Final = 0.8
@@ -34,11 +34,14 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
     """What to send and for how long; ``pids`` are processes whose CPU is read, by name.
 
     ``jobs`` above 0 sends batches of so many. There are ``texts`` unique texts; should they not suffice, they come
-    again.
+    again. ``prefer`` is what requests say in `Prefer`; ``expect`` is the status that counts, where it is not 0: a
+    server that is to wait for the result gives another one when it has not.
     """
 
     url: str
     path: str = "/v1/infer"
+    prefer: str = ""
+    expect: int = 0
     seconds: float = 5.0
     warm_s: float = 2.0
     connections: int = 64
@@ -49,7 +52,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """What came in ``seconds``: 2xx answers, jobs in them, other answers by status; CPU in seconds by process.
+    """What came in ``seconds``: answers that count, jobs in them, other answers by status; CPU in seconds by process.
 
     The generator's own CPU is in ``own_cpu_s``, that of everything else on the machine in ``others_cpu_s``.
     """
@@ -102,8 +105,8 @@ class _BatchAnswer(msgspec.Struct):
 class _Counts:
     """What has come since the count began."""
 
-    def __init__(self, *, batches: bool) -> None:
-        self._batches = batches
+    def __init__(self, *, batches: bool, expect: int) -> None:
+        self._batches, self._expect = batches, expect
         self._decode = msgspec.json.Decoder(_BatchAnswer).decode
         self.restart()
 
@@ -114,12 +117,12 @@ class _Counts:
     def add(self, answer: bytes) -> None:
         code = rawhttp.status(answer)
         self.answers[code] += 1
-        if self._batches and code < 300:
+        if self._batches and self._counts(code):
             self._jobs += self._decode(rawhttp.body(answer)).accepted
 
     @property
     def accepted(self) -> int:
-        return sum(count for code, count in self.answers.items() if code < 300)
+        return sum(count for code, count in self.answers.items() if self._counts(code))
 
     @property
     def jobs(self) -> int:
@@ -127,7 +130,10 @@ class _Counts:
 
     @property
     def refused(self) -> dict[str, int]:
-        return {str(code): count for code, count in self.answers.items() if code >= 300}
+        return {str(code): count for code, count in self.answers.items() if not self._counts(code)}
+
+    def _counts(self, code: int) -> bool:
+        return code == self._expect if self._expect else code < 300
 
 
 def drive(order: Closed) -> Rate:
@@ -138,8 +144,8 @@ def drive(order: Closed) -> Rate:
     """
     place = urlsplit(order.url).netloc
     made = [
-        rawhttp.post(place, order.path, body, key=order.key)
-        for body in rawhttp.bodies(unique(order.texts), jobs=order.jobs)
+        rawhttp.post(place, order.path, body, key=order.key, prefer=order.prefer)
+        for body in rawhttp.bodies(dealt(order.texts), jobs=order.jobs)
     ]
     with connected(order.url, order.connections) as sockets:
         try:
@@ -150,7 +156,7 @@ def drive(order: Closed) -> Rate:
 
 def _drive(order: Closed, made: list[bytes], sockets: list[socket.socket]) -> Rate:
     meter = CpuMeter(order.pids)
-    counts = _Counts(batches=order.jobs > 0)
+    counts = _Counts(batches=order.jobs > 0, expect=order.expect)
     requests = cycle(made)
     halves: dict[int, bytes] = {}
     by_number = {one.fileno(): one for one in sockets}

@@ -87,18 +87,23 @@ async def rounds(
 
 
 def judged(kind: str, found: Sequence[Goodput], *, capacity: float) -> list[Figure]:
-    """Return the figures of all rounds; ``kind`` names the model. `slo` is held against the others round by round."""
+    """Return the figures of all rounds; ``kind`` names the model. `slo` is held against the others round by round.
+
+    At least `slo` and one other must have run.
+    """
     figures = []
     numbers = sorted({one.round for one in found})
+    ran = {one.policy for one in found}
+    policies = [policy for policy in POLICIES if policy in ran]
     for load in sorted({one.load for one in found}):
         at = {(one.policy, one.round): one for one in found if one.load == load}
         where = f"{kind}, goodput at {load:.0%}"
-        for policy in POLICIES:
+        for policy in policies:
             share = statistics.median(at[policy, number].share for number in numbers)
             figures.append(Figure(name=f"{where}, {policy}, in time", value=100 * share, unit="%"))
         medians = {
             policy: statistics.median(at[policy, number].share for number in numbers)
-            for policy in POLICIES
+            for policy in policies
             if policy != SLO
         }
         best = max(medians, key=lambda policy: medians[policy])

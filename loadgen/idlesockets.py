@@ -25,30 +25,43 @@ class Load:
     sockets: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Memory (PSS) of the notifier in KiB, for each socket beyond the first and in all; how many stayed open."""
+
+    each_kib: float
+    all_kib: float
+    open: int
+
+
 async def figures(load: Load, *, say: Say) -> list[Figure]:
     """Measure both, each on a notifier of its own."""
     return [*await _idle(load, say), *await _watched(load, say)]
 
 
-async def _idle(load: Load, say: Say) -> list[Figure]:
+async def held(sockets: int, *, say: Say) -> Held:
+    """Open so many sockets that wait for nothing, and look at the notifier's memory with the first and with all."""
     async with (
         lone_notifier() as ours,
         companion("loadgen.watchers", Watch(url=ours.url, sockets=1)) as first,
     ):
         await first.hear(Count, within_s=WITHIN_S)
         one_kib = _memory_kib(ours)
-        order = Watch(url=ours.url, sockets=load.idle - 1)
-        async with companion("loadgen.watchers", order) as others:
+        async with companion("loadgen.watchers", Watch(url=ours.url, sockets=sockets - 1)) as others:
             await others.hear(Count, within_s=WITHIN_S)
             all_kib = _memory_kib(ours)
-            held = await _asked(others, Tell(do="await"))
-    each_kib = (all_kib - one_kib) / (load.idle - 1)
-    say(f"  {load.idle} idle sockets: {one_kib:.0f} KiB with the first, {all_kib:.0f} KiB with all")
+            counted = await _asked(others, Tell(do="await"))
+    say(f"  {sockets} idle sockets: {one_kib:.0f} KiB with the first, {all_kib:.0f} KiB with all")
+    return Held(each_kib=(all_kib - one_kib) / (sockets - 1), all_kib=all_kib, open=counted.open + 1)
+
+
+async def _idle(load: Load, say: Say) -> list[Figure]:
+    found = await held(load.idle, say=say)
     where = f"{load.idle} idle sockets"
     return [
-        at_most(f"{where}, memory (PSS) of each beyond the first", each_kib, MOST_KIB, "KiB"),
-        Figure(name=f"{where}, memory (PSS) of the notifier", value=all_kib / 1024, unit="MiB"),
-        equal(f"{where}, open in the end", held.open + 1, load.idle, "sockets"),
+        at_most(f"{where}, memory (PSS) of each beyond the first", found.each_kib, MOST_KIB, "KiB"),
+        Figure(name=f"{where}, memory (PSS) of the notifier", value=found.all_kib / 1024, unit="MiB"),
+        equal(f"{where}, open in the end", found.open, load.idle, "sockets"),
     ]
 
 

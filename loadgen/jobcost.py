@@ -50,7 +50,9 @@ class JobCost:
     split: dict[str, float] = field(default_factory=dict)
 
 
-async def measured(broker: str, *, jobs: int, split: bool, say: Callable[[str], None]) -> JobCost:
+async def measured(
+    broker: str, *, jobs: int, split: bool, say: Callable[[str], None], sampled_s: int = SAMPLED_S
+) -> JobCost:
     """Run at least ``jobs`` jobs through a deployment of its own, and some more, sampled, when a split is wanted."""
     async with deployed(broker, model=MODEL, queue_limit="1000000") as deployment:
         await deployment.submit(list(dealt(WARM_JOBS)), [0.0] * WARM_JOBS, in_flight=IN_FLIGHT)
@@ -63,7 +65,7 @@ async def measured(broker: str, *, jobs: int, split: bool, say: Callable[[str], 
         if not split:
             return found
         try:
-            lines = await _sampled(deployment)
+            lines = await _sampled(deployment, sampled_s)
         except (OperatorError, ConnectionError) as error:
             say(f"  without the split: {error}")
             return found
@@ -71,13 +73,18 @@ async def measured(broker: str, *, jobs: int, split: bool, say: Callable[[str], 
 
 
 async def rounds(
-    brokers: Sequence[str], *, count: int, jobs: int, say: Callable[[str], None]
+    brokers: Sequence[str],
+    *,
+    count: int,
+    jobs: int,
+    say: Callable[[str], None],
+    sampled_s: int = SAMPLED_S,
 ) -> dict[str, list[JobCost]]:
     """Measure each broker ``count`` times, in turn; the first time with the split."""
     found: dict[str, list[JobCost]] = {broker: [] for broker in brokers}
     for number in range(count):
         for broker in brokers:
-            one = await measured(broker, jobs=jobs, split=number == 0, say=say)
+            one = await measured(broker, jobs=jobs, split=number == 0, say=say, sampled_s=sampled_s)
             say(
                 f"a job's cost, round {number + 1} of {count}: {broker} {one.cpu_us:.0f} us,"
                 f" {one.mean_batch:.1f} a batch"
@@ -121,7 +128,7 @@ async def _turn(deployment: Deployment, jobs: int) -> float:
     return deployment.cpu_s("batcher-1") - cpu_s
 
 
-async def _sampled(deployment: Deployment) -> list[str]:
+async def _sampled(deployment: Deployment, sampled_s: int) -> list[str]:
     """Return the stacks of the batcher's process under load."""
     program = Path(sys.executable).parent / "py-spy"
     found = str(program) if program.is_file() else shutil.which("py-spy")
@@ -131,10 +138,10 @@ async def _sampled(deployment: Deployment) -> list[str]:
         out = Path(folder) / "stacks"
         argv = [
             *(found, "record", "--nonblocking", "--gil", "--format", "raw", "--output", str(out)),
-            *("--rate", str(SAMPLES_PER_S), "--duration", str(SAMPLED_S)),
+            *("--rate", str(SAMPLES_PER_S), "--duration", str(sampled_s)),
             *("--pid", str(deployment.pid("batcher-1"))),
         ]
-        sampling = asyncio.create_task(said(argv, within_s=SAMPLED_S + 30.0), name="py-spy")
+        sampling = asyncio.create_task(said(argv, within_s=sampled_s + 30.0), name="py-spy")
         try:
             while not sampling.done():
                 await _turn(deployment, TURN_JOBS)

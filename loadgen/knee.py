@@ -9,7 +9,8 @@
    falls in a straight line, the tail grows by equal factors. The knee is the first crossing.
 4. A level must be long enough: what is under way when it ends counts as not done, so with a share of 0.98 the jobs
    under way (two full batches a lane, say) must be well below 2 % of all, or the knee is found too early.
-5. Saturation is the median of what the overloaded levels did, those which fell short of `Rule.keeps_up`. It is what
+5. A level at which nothing was done did not keep up, and has no tail: its share alone tells where the knee is.
+6. Saturation is the median of what the overloaded levels did, those which fell short of `Rule.keeps_up`. It is what
    the server gives when there is always work, and needs no limit of latency.
 
 `tail` is 25 because a server without batches whose times do not vary (M/D/1) has a p99 of 25 times a job's own time at
@@ -19,13 +20,16 @@ below for longer, as its batches grow first.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from statistics import median
 
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """What was offered and what was done (jobs/s) over the same time, and the 99th percentile of latency (ms)."""
+    """What was offered and what was done (jobs/s) over the same time, and the 99th percentile of latency (ms).
+
+    The percentile is infinite where nothing was done.
+    """
 
     offered: float
     achieved: float
@@ -66,7 +70,8 @@ def find(levels: Sequence[Level], rule: Rule | None = None) -> Knee:
     """Return the knee of levels in any order.
 
     Raises:
-        ValueError: there is no level, two offer the same, or one has a rate or a time that is not above 0.
+        ValueError: there is no level, two offer the same, one offers nothing, or its p99 is not above 0 or does not go
+            with what it did.
     """
     rule = rule or Rule()
     ordered = sorted(levels, key=lambda level: level.offered)
@@ -91,8 +96,14 @@ def _check(ordered: Sequence[Level]) -> None:
         raise ValueError("no level to find a knee in")
     for level in ordered:
         # Written so that nan fails.
-        if not (level.offered > 0 and level.achieved > 0 and level.p99_ms > 0):
-            raise ValueError(f"each rate and p99 of a level must be above 0: {level}")
+        if not (level.offered > 0 and level.achieved >= 0 and level.p99_ms > 0):
+            raise ValueError(
+                f"what a level offers and its p99 must be above 0, and what it did not below: {level}"
+            )
+        if (level.achieved == 0) != (level.p99_ms == inf):
+            raise ValueError(
+                f"a level has a p99 where something was done, and infinity where nothing was: {level}"
+            )
     if len({level.offered for level in ordered}) < len(ordered):
         raise ValueError("two levels offer the same rate")
 
@@ -107,6 +118,6 @@ def _crossing(below: Level, above: Level, rule: Rule, most_ms: float) -> float:
     below_share, above_share = below.achieved / below.offered, above.achieved / above.offered
     if above_share < rule.keeps_up:
         parts.append((below_share - rule.keeps_up) / (below_share - above_share))
-    if above.p99_ms > most_ms:
+    if most_ms < above.p99_ms < inf:
         parts.append(log(most_ms / below.p99_ms) / log(above.p99_ms / below.p99_ms))
     return below.offered + min(parts) * (above.offered - below.offered)

@@ -107,6 +107,16 @@ class Latencies:
         else:
             raise ValueError("a latency must be a number")
 
+    def record_all_ms(self, values_ms: NDArray[np.float64]) -> None:
+        """Count many at once, as `record_ms` would one by one. Raises `ValueError` for what is no number."""
+        if np.isnan(values_ms).any():
+            raise ValueError("a latency must be a number")
+        rounded = np.rint(np.clip(values_ms, 0, MOST_MS) * _PER_MS)
+        places = np.searchsorted(_HIGHEST_US, np.where(values_ms < LEAST_MS, 0, rounded))
+        places[values_ms > MOST_MS] = len(_PLACES) - 1
+        for place, times in zip(*np.unique(places, return_counts=True), strict=True):
+            self._kept.record_value(int(_LOWEST_US[place]), int(times))
+
     def percentile_ms(self, share: float) -> float:
         """Return the latency that ``share`` (0 to 1) of all do not exceed, by nearest rank; nan for none."""
         if not self.count:

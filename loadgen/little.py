@@ -11,6 +11,8 @@ taken from another moment than the arrival, or a clock ran away.
    of them times the longest stay, over the window. This much is allowed, and it shrinks with a longer window.
 3. Beside that, `SAMPLING` of the larger side is allowed, for an L that was sampled once a second and not counted at
    each change.
+4. Two places do not see a job come and leave at the same moment. Where they are known to be apart by so much, a job's
+   stay is, and L by the rate times that.
 """
 
 from collections.abc import Iterable
@@ -84,21 +86,27 @@ def of_intervals(intervals: Iterable[Interval], opens_s: float, closes_s: float)
     )
 
 
-def checked(window: Window, *, sampling: float = SAMPLING) -> Verdict:
-    """Return whether the law holds in the window; what is not a number never does."""
+def checked(window: Window, *, sampling: float = SAMPLING, apart_s: float = 0.0) -> Verdict:
+    """Return whether the law holds in the window; what is not a number never does.
+
+    ``apart_s`` is by how much a job's stay may differ between the two places.
+    """
     expected = window.rate * window.mean_s
     off = abs(window.mean_in_system - expected)
     cut = max(window.at_open, window.at_close)
     edges = cut * window.longest_s / window.seconds
-    allowed = edges + sampling * max(window.mean_in_system, expected)
+    apart = window.rate * apart_s
+    allowed = edges + apart + sampling * max(window.mean_in_system, expected)
+    parts = [
+        f"{edges:.3g} for {cut} jobs that an end of the window cut, the longest of {window.longest_s:.3g} s"
+    ]
+    if apart:
+        parts.append(f"{apart:.3g} for a stay that both places see {1000 * apart_s:.3g} ms apart")
     return Verdict(
         in_system=window.mean_in_system,
         expected=expected,
         off=off,
         allowed=allowed,
-        why=(
-            f"{edges:.3g} for {cut} jobs that an end of the window cut, the longest of {window.longest_s:.3g} s,"
-            f" and {sampling:.0%} for samples of the depth"
-        ),
+        why=", ".join([*parts, f"and {sampling:.0%} for samples of the depth"]),
         holds=off <= allowed,
     )

@@ -19,17 +19,23 @@ def machine() -> str:
     """Return cores, CPU, Python and the load average as it is now."""
     load, _, _ = os.getloadavg()
     return (
-        f"{available_cpus()} cores ({_cpu_model()}), Python {platform.python_version()},"
+        f"{available_cpus()} cores ({cpu_model()}), Python {platform.python_version()},"
         f" load average {load:.2f} before the run"
     )
 
 
 def programs() -> str:
     """Return the versions of what a local pipeline runs on."""
-    return f"onnxruntime {_onnxruntime()}, Valkey {_valkey()}, RabbitMQ {_rabbitmq()}"
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
 
 
-def _cpu_model() -> str:
+def versions() -> dict[str, str]:
+    """Return the versions of what a local pipeline runs on, by name."""
+    return {"onnxruntime": _onnxruntime(), "Valkey": _valkey(), "RabbitMQ": _rabbitmq()}
+
+
+def cpu_model() -> str:
+    """Return what the processor calls itself."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,14 +1,61 @@
 """Runs what benches are made of: parts, of which one that fails is said, and rounds on each broker in turn."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from inferq.errors import OperatorError, first_line, first_of
+from loadgen.figures import Figure
 
 Say = Callable[[str], None]
+Show = Callable[[list[Figure]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How often each part is run; what else there is to choose, each bench adds."""
+
+    rounds: int
+
+
 Found = TypeVar("Found")
 FoundOut = TypeVar("FoundOut", covariant=True)
-Bench = TypeVar("Bench")
+AnyEffort = TypeVar("AnyEffort", bound=Effort)
+AnyBench = TypeVar("AnyBench")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a bench is asked for.
+
+    ``size`` is full, quick or brief, which is to see that it works; ``rounds`` and ``seconds`` take the place of what
+    that has. ``full_size`` is the folder of a full-size model, ``out`` where a part writes what it found as JSON.
+    """
+
+    brokers: Sequence[str]
+    size: str
+    say: Say
+    show: Show
+    rounds: int | None = None
+    seconds: float | None = None
+    full_size: str = ""
+    out: Path | None = None
+
+    def effort(self, by_size: Mapping[str, AnyEffort]) -> AnyEffort:
+        """Return the effort of this size, with the rounds that were asked for."""
+        chosen = by_size[self.size]
+        return chosen if self.rounds is None else replace(chosen, rounds=self.rounds)
+
+
+@dataclass(kw_only=True)
+class Bench(Generic[AnyEffort]):
+    """One run of a bench's parts: progress goes to ``say``, figures to ``show`` as soon as they are known."""
+
+    brokers: Sequence[str]
+    effort: AnyEffort
+    say: Say
+    show: Show
 
 
 class OneRound(Protocol[FoundOut]):
@@ -20,7 +67,10 @@ class OneRound(Protocol[FoundOut]):
 
 
 async def run_parts(
-    bench: Bench, parts: Mapping[str, Callable[[Bench], Awaitable[None]]], wanted: Collection[str], say: Say
+    bench: AnyBench,
+    parts: Mapping[str, Callable[[AnyBench], Awaitable[None]]],
+    wanted: Collection[str],
+    say: Say,
 ) -> bool:
     """Run the wanted parts in their order; return whether all of them could be measured."""
     whole = True

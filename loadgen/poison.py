@@ -67,11 +67,13 @@ def outcome(fault: str, records: Sequence[JobRecord], *, splits: int) -> Poisone
     )
 
 
-async def all_poisoned(brokers: Sequence[str], *, say: Callable[[str], None]) -> dict[str, list[Poisoned]]:
-    """Run each fault on each broker."""
+async def all_poisoned(
+    brokers: Sequence[str], faults: Sequence[str], *, say: Callable[[str], None]
+) -> dict[str, list[Poisoned]]:
+    """Run each of the faults on each broker."""
     found: dict[str, list[Poisoned]] = {}
     for broker in brokers:
-        for fault in FAULTS:
+        for fault in faults:
             say(f"poison, {broker}: one of {JOBS} orders the engine to {fault}")
             found.setdefault(broker, []).append(await poisoned(broker, fault))
     return found

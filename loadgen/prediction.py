@@ -12,14 +12,12 @@ from typing import Final
 
 from batcher.traffic import Arrival
 from inferq.errors import OperatorError
-from inferq.modelfolder import resolve
-from inferq.modelspec import parse
 from inferq.settings import Settings, load
-from loadgen.bareloops import tokenised
 from loadgen.deployment import deployed
 from loadgen.figures import Figure, at_most, percentile
 from loadgen.fitted import read_fitted, simulated_ms
 from loadgen.openloop import Offered, offered
+from loadgen.tokens import tokens_of
 
 LOAD: Final = 0.70
 GOALS: Final = {0.5: 1.15, 0.99: 1.4}
@@ -65,12 +63,7 @@ async def rounds(
 
 def arrivals(run: Offered, settings: Settings) -> list[Arrival]:
     """Return what the run's jobs were to the batcher: when they were accepted, and how many tokens they have."""
-    folder = resolve(parse(settings.model))
-    if folder is None:
-        lengths = [len(text.split()) for text in run.texts]
-    else:
-        lengths = [len(row) for row in tokenised(folder, run.texts)[0]]
-    pairs = zip(run.records, lengths, strict=True)
+    pairs = zip(run.records, tokens_of(settings.model, run.texts), strict=True)
     accepted = [(record.created_at.timestamp(), length) for record, length in pairs if record is not None]
     first_s = min((at_s for at_s, _ in accepted), default=0.0)
     return [Arrival(at_s=at_s - first_s, length=length) for at_s, length in accepted]

@@ -4,16 +4,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from loadgen import deliveries, hooks, idlesockets, linesubmit, pushlatency, racing, resuming, slowclients
-from loadgen.figures import Figure
-from loadgen.parts import run_parts
+from loadgen import (
+    deliveries,
+    hooks,
+    idlesockets,
+    linesubmit,
+    parts,
+    pushlatency,
+    racing,
+    resuming,
+    slowclients,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How often and how long each part is run, in seconds a run."""
+class Effort(parts.Effort):
+    """How long each part is run, in seconds a run."""
 
-    rounds: int
     warm_s: float
     latency_s: float
     deliveries_s: float
@@ -23,6 +30,7 @@ class Effort:
     races: int
     webhooks: int
     lines: int
+    spreads: Sequence[deliveries.Spread] = deliveries.SPREADS
 
 
 # What the notifier may hold for a client that does not read, and beside it what a watched job costs it.
@@ -55,24 +63,35 @@ QUICK: Final = Effort(
     webhooks=200,
     lines=10_000,
 )
+BRIEF: Final = Effort(
+    rounds=1,
+    warm_s=0.2,
+    latency_s=1.0,
+    deliveries_s=0.3,
+    spreads=(
+        deliveries.Spread(name="each job on one socket", jobs=200, shared=False, window=50),
+        deliveries.Spread(name="each job on all sockets", jobs=50, shared=True, window=10),
+    ),
+    idle=idlesockets.Load(idle=50, jobs=200, sockets=5),
+    slow=slowclients.Load(deaf=5, jobs=5_000, run=5_000, per_s=1_500.0, healthy=4, bound_mib=64.0),
+    resume=resuming.Effort(rate=20.0, times=1, cut_s=1.0, frozen_s=1.0, calm_s=0.5),
+    races=50,
+    webhooks=20,
+    lines=400,
+)
+EFFORTS: Final = {"full": FULL, "quick": QUICK, "brief": BRIEF}
 WEBHOOKS_WITHIN_S: Final = 120.0
 # Each line within so many seconds on the whole, and no run without time to begin.
 A_LINE_S: Final = 0.005
 LINES_SLACK_S: Final = 60.0
 
 
-@dataclass(kw_only=True)
-class Bench:
-    """One run: progress to ``say``, figures to ``show`` as soon as they are known."""
+class Bench(parts.Bench[Effort]):
+    """One run."""
 
-    brokers: Sequence[str]
-    effort: Effort
-    say: Callable[[str], None]
-    show: Callable[[list[Figure]], None]
-
-    async def run(self, parts: Sequence[str]) -> bool:
-        """Run parts in the order of `PARTS`; return whether all of them could be measured."""
-        return await run_parts(self, PARTS, parts, self.say)
+    async def run(self, wanted: Sequence[str]) -> bool:
+        """Run the wanted parts in the order of `PARTS`; return whether all of them could be measured."""
+        return await parts.run_parts(self, PARTS, wanted, self.say)
 
     async def latency(self) -> None:
         """From the moment when a result is stored to its frame, at 500 results a second."""
@@ -93,6 +112,7 @@ class Bench:
             seconds=self.effort.deliveries_s,
             warm_s=self.effort.warm_s,
             say=self.say,
+            spreads=self.effort.spreads,
         )
         self.show(deliveries.judged(found))
 
@@ -142,3 +162,8 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "webhooks": Bench.webhooks,
     "lines": Bench.lines,
 }
+
+
+def bench(asked: parts.Asked) -> Bench:
+    """Return the run that is asked for."""
+    return Bench(brokers=asked.brokers, effort=asked.effort(EFFORTS), say=asked.say, show=asked.show)

@@ -14,13 +14,16 @@ _LENGTH: Final = b"content-length:"
 _STARTS: Final = b"HTTP/1.1 "
 # No head that we know comes near; an endless one must not be collected.
 MOST_HEAD_BYTES: Final = 65_536
+# Nor does any body; a server may announce what it likes, and we would collect it.
+MOST_BODY_BYTES: Final = 4 * 1024 * 1024
 
 
-def post(place: str, path: str, body: bytes, *, key: str = "") -> bytes:
-    """Return a request; ``place`` is host and port, ``key`` an API key."""
+def post(place: str, path: str, body: bytes, *, key: str = "", prefer: str = "") -> bytes:
+    """Return a request; ``place`` is host and port, ``key`` an API key, ``prefer`` what `Prefer` says."""
     authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+    preference = f"Prefer: {prefer}\r\n" if prefer else ""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {place}\r\n{authorization}"
+        f"POST {path} HTTP/1.1\r\nHost: {place}\r\n{authorization}{preference}"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
@@ -44,7 +47,7 @@ def whole(buffer: bytes | bytearray) -> int:
     """Return how many bytes the first answer takes with its body, 0 while that is not known yet.
 
     Raises:
-        ValueError: it is no answer, or does not say how long it is.
+        ValueError: it is no answer, does not say how long it is, or is beyond `MOST_BODY_BYTES`.
     """
     end = buffer.find(_HEAD_END)
     if end < 0:
@@ -57,7 +60,10 @@ def whole(buffer: bytes | bytearray) -> int:
     if found < 0 or not buffer.startswith(_STARTS):
         raise ValueError("an answer of the server does not say how long it is")
     begin = found + len(_LENGTH)
-    return end + len(_HEAD_END) + int(buffer[begin : buffer.find(b"\r\n", begin)])
+    length = int(buffer[begin : buffer.find(b"\r\n", begin)])
+    if not 0 <= length <= MOST_BODY_BYTES:
+        raise ValueError("an answer of the server is too long, or shorter than nothing")
+    return end + len(_HEAD_END) + length
 
 
 def status(answer: bytes | bytearray) -> int:

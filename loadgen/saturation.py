@@ -107,12 +107,20 @@ async def saturated(deployment: Deployment, *, rate: float, seconds: float) -> S
 
 
 async def saturating(
-    broker: str, model: str, *, expected: float, seconds: float, say: Callable[[str], None], **settings: str
+    broker: str,
+    model: str,
+    tries: int = TRIES,
+    /,
+    *,
+    expected: float,
+    seconds: float,
+    say: Callable[[str], None],
+    **settings: str,
 ) -> Saturated:
     """Run a deployment of its own at saturation; ``expected`` is about what it does a second."""
     rate = expected * AIM_OFFERED
     runs: list[Saturated] = []
-    for _ in range(TRIES):
+    for _ in range(tries):
         async with deployed(broker, model=model, **settings) as deployment:
             found = await saturated(deployment, rate=rate, seconds=seconds)
         say(f"  {broker}: {found.words()}")
@@ -130,7 +138,13 @@ async def bare(model: str, *, seconds: float, loops: Sequence[str] = NAMES) -> L
 
 
 async def rounds(
-    model: str, brokers: Sequence[str], *, count: int, seconds: float, say: Callable[[str], None]
+    model: str,
+    brokers: Sequence[str],
+    *,
+    count: int,
+    seconds: float,
+    say: Callable[[str], None],
+    tries: int = TRIES,
 ) -> list[Round]:
     """Run bare loops and the pipeline in turn, the order of the loops and of the brokers turned each round."""
     found: list[Round] = []
@@ -145,7 +159,12 @@ async def rounds(
             # The second broker shows that it does the same; half the time is enough for that.
             length_s = seconds if broker == brokers[0] else seconds / 2
             runs[broker] = await saturating(
-                broker, model, expected=expected or loops.best * EXPECTED_SHARE, seconds=length_s, say=say
+                broker,
+                model,
+                tries,
+                expected=expected or loops.best * EXPECTED_SHARE,
+                seconds=length_s,
+                say=say,
             )
             expected = runs[broker].done_per_s
         found.append(Round(bare=loops, runs=runs))

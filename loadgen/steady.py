@@ -15,11 +15,11 @@ from typing import Final
 
 from inferq.local import LocalPipeline
 from inferq.settings import load
-from loadgen.figures import Figure, at_most, equal, percentile
+from loadgen.figures import Figure, at_most, equal
+from loadgen.generator.plan import Plan, Schedule
+from loadgen.generator.report import Report
+from loadgen.generator.run import generated
 from loadgen.memory import watch_peaks
-from loadgen.run import Outcome, run
-from loadgen.schedules import constant
-from loadgen.texts import unique
 
 RATE: Final = 150.0
 SECONDS: Final = 30.0
@@ -32,7 +32,7 @@ MEMORY_GOALS: Final = {"ingress": 120.0, "notifier": 80.0, "batcher-1": 500.0}
 class Steady:
     """One run: what the clients saw, and the peak memory of each process in MB."""
 
-    outcome: Outcome
+    report: Report
     peaks_mb: dict[str, float]
 
 
@@ -45,8 +45,10 @@ async def steady(broker: str, *, rate: float, seconds: float, model: str = "buil
         pipeline = LocalPipeline(settings, state_dir=Path(folder), ports_auto=True)
         await pipeline.start()
         try:
-            texts = unique(WARM_UP_JOBS + round(rate * seconds))
-            await run(pipeline.urls.api, constant(rate, WARM_UP_JOBS / rate), texts)
+            warm_s = WARM_UP_JOBS / rate
+            plan = Plan(
+                url=pipeline.urls.api, schedule=Schedule(rate=rate, seconds=warm_s + seconds), warm_s=warm_s
+            )
 
             def pids() -> dict[str, int]:
                 return {
@@ -58,9 +60,9 @@ async def steady(broker: str, *, rate: float, seconds: float, model: str = "buil
             over = asyncio.Event()
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(watch_peaks(pids, over), name="memory")
-                outcome = await run(pipeline.urls.api, constant(rate, seconds), texts)
+                report = await generated(plan)
                 over.set()
-            return Steady(outcome=outcome, peaks_mb=watching.result())
+            return Steady(report=report, peaks_mb=watching.result())
         finally:
             await pipeline.stop()
 
@@ -79,29 +81,34 @@ async def figures(
 
 def judged(broker: str, runs: list[Steady], seconds: float) -> list[Figure]:
     """Return the figures of a broker's runs, at least one; what was not seen at all counts as infinitely bad."""
-    outcomes = [one.outcome for one in runs]
+    reports = [one.report for one in runs]
 
-    def over(measure: Callable[[Outcome], float]) -> float:
-        return statistics.median(measure(outcome) for outcome in outcomes)
-
-    def at(share: float, times: Callable[[Outcome], list[float]]) -> float:
-        return over(lambda outcome: percentile(sorted(times(outcome)), share) * 1000)
+    def over(measure: Callable[[Report], float | None]) -> float:
+        return statistics.median(_number(measure(report)) for report in reports)
 
     jobs = round(RATE * seconds)
-    fewest = min(outcome.done for outcome in outcomes)
-    slowest_s = max(outcome.last_after_s if outcome.records else math.inf for outcome in outcomes)
+    fewest = min(report.done for report in reports)
+    slowest_s = max(report.last_after_s if report.statuses else math.inf for report in reports)
     found = [
         equal(f"steady {broker}, jobs done in the worst round", fewest, jobs, "jobs"),
         at_most(f"steady {broker}, last result after the last send in the worst round", slowest_s, 2.0, "s"),
-        Figure(name=f"steady {broker}, submit to 202, p50", value=at(0.5, lambda o: o.submit), unit="ms"),
-        Figure(name=f"steady {broker}, submit to 202, p99", value=at(0.99, lambda o: o.submit), unit="ms"),
-        Figure(name=f"steady {broker}, submit to push, p50", value=at(0.5, lambda o: o.pushed), unit="ms"),
-        Figure(name=f"steady {broker}, submit to push, p99", value=at(0.99, lambda o: o.pushed), unit="ms"),
+        Figure(name=f"steady {broker}, submit to 202, p50", value=over(lambda r: r.submit.p50_ms), unit="ms"),
+        Figure(name=f"steady {broker}, submit to 202, p99", value=over(lambda r: r.submit.p99_ms), unit="ms"),
         Figure(
-            name=f"steady {broker}, generator's own lag, p99", value=at(0.99, lambda o: o.lags), unit="ms"
+            name=f"steady {broker}, submit to push, p50", value=over(lambda r: r.pushed.p50_ms), unit="ms"
+        ),
+        Figure(
+            name=f"steady {broker}, submit to push, p99", value=over(lambda r: r.pushed.p99_ms), unit="ms"
+        ),
+        Figure(
+            name=f"steady {broker}, generator's own lag, p99", value=over(lambda r: r.lag.p99_ms), unit="ms"
         ),
     ]
     for name, limit_mb in MEMORY_GOALS.items():
         peak_mb = max(one.peaks_mb.get(name, math.inf) for one in runs)
         found.append(at_most(f"steady {broker}, peak memory (PSS) of {name}", peak_mb, limit_mb, "MB"))
     return found
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -4,6 +4,9 @@ It shares the machine's cores with what it measures. So bodies are made before t
 few keep-alive connections without waiting for earlier answers, and answers are only collected; they are read once all
 has been sent. What became of the jobs is in their records, to be asked for afterwards.
 
+It stands beside the generator (`loadgen.generator`) for what that, open loop, must not do: it keeps to a bound of
+requests in flight, which a queue is filled by, sends bodies of any kind, and hands back the id of each job.
+
 `python -m loadgen.submitter` reads an `Order` as JSON from its standard input and writes a `Sent` to its output.
 """
 

@@ -6,6 +6,9 @@ a time, so that reading does not make the next send late. It goes before other p
 clients elsewhere would. How late sends were is part of the answer: beyond `MOST_LAG_MS` at the 99th percentile the
 generator was short of CPU, and its times say nothing about the server.
 
+The generator (`loadgen.generator`) counts what came, by kind. What is told from a full queue needs the status of each
+request in the order they were due, and the times of refusals, which its report does not hold; that is why this stands.
+
 `python -m loadgen.timedload` reads a `Timed` as JSON from its standard input and writes a `Seen` to its output.
 """
 

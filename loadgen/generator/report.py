@@ -75,11 +75,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     went wrong by kind: an HTTP status, `no_answer`, `not_ended`, `push_lost`. ``seconds`` is the length of the count,
     ``in_time`` how many jobs were done within the budget, ``cached`` how many were answered from a cache.
 
-    ``submit`` is due to 202, ``stored`` created to finished by the record's stamps, ``pushed`` due to frame, ``lag`` by
-    how much sends were late. ``mean_in_system`` is the number of jobs accepted and not ended as the generator saw it,
-    averaged over the count, which ``at_open`` and ``at_close`` of them overlapped. ``last_after_s`` is when the last
-    job ended, counted from the last send. CPU is in seconds. ``invalid`` says why the times tell nothing of the server;
-    empty for a good run.
+    ``submit`` is due to 202, ``stored`` created to finished by the record's stamps, ``pushed`` due to frame, ``lag``
+    by how much sends were late. ``mean_in_system`` is the number of jobs accepted and not ended as the generator saw
+    it, averaged over the count (None where no job is followed), which ``at_open`` and ``at_close`` of them
+    overlapped. ``last_after_s`` is when the last job ended, counted from the last send. CPU is in seconds.
+    ``invalid`` says why the times tell nothing of the server; empty for a good run.
     """
 
     plan: Plan

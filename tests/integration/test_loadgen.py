@@ -1,7 +1,6 @@
 """The load generator's client and push against a stub that answers as told, and what its commands refuse."""
 
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,8 +18,6 @@ from loadgen.client import Client, Reply
 from loadgen.jobsocket import pushed
 from loadgen.machine import machine, programs
 from loadgen.memory import pss_mb, watch_peaks
-from loadgen.run import run
-from loadgen.schedules import constant
 from tests.support import eventually
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -261,48 +258,6 @@ async def test_no_record_is_a_lost_connection(answers: list[bytes], says: str) -
             await pushed(it.stream_url)
 
 
-async def test_a_run_counts_what_was_refused() -> None:
-    """Refusals by status or by what went wrong; each job once, and the run ends."""
-    answers = [
-        [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"],
-        [b""],
-        [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"],
-    ]
-
-    def answer(head: bytes) -> list[bytes]:
-        if head.startswith(b"GET /ws/"):
-            return [SWITCHING, CLOSE_UNKNOWN_JOB]
-        if answers:
-            return answers.pop(0)
-        accepted = json.dumps({"job_id": "1", "stream_url": it.stream_url}).encode()
-        return [b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(accepted), accepted)]
-
-    async with serving(answer) as it:
-        outcome = await run(it.url, constant(200, 0.02), [f"text {n}" for n in range(4)])
-    assert dict(outcome.refused) == {"503": 2, "ConnectionError": 1, "push ConnectionError": 1}
-    assert outcome.done == 0
-    assert len(outcome.submit) == 3
-    assert len(outcome.lags) == 4
-
-
-@pytest.mark.parametrize("key", ["", "S3CRET-0123456789"])
-async def test_a_key_goes_with_submits_and_streams(key: str) -> None:
-    """Both carry it as a header; without a key there is none."""
-
-    def answer(head: bytes) -> list[bytes]:
-        if head.startswith(b"GET /ws/"):
-            return [SWITCHING, CLOSE_UNKNOWN_JOB]
-        accepted = json.dumps({"job_id": "1", "stream_url": it.stream_url}).encode()
-        return [b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(accepted), accepted)]
-
-    async with serving(answer) as it:
-        await run(it.url, constant(100, 0.01), ["text"], key=key)
-    assert [request.partition(b" ")[0] for request in it.requests] == [b"POST", b"GET"]
-    for request in it.requests:
-        assert request.count(b"Authorization: ") == bool(key)
-        assert (f"\r\nAuthorization: Bearer {key}\r\n".encode() in request) == bool(key)
-
-
 @pytest.mark.parametrize("key", ["", "S3CRET-0123456789"])
 async def test_a_load_without_the_right_key_is_not_begun(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -366,32 +321,6 @@ async def test_a_peak_is_taken_at_least_once(child: int) -> None:
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--url", "http://example.com"],
-        ["--url", "http://192.0.2.1:8080"],
-        ["--url", "http://[2001:db8::1]:8080"],
-        ["--url", "8080"],
-        ["--rate", "0"],
-        ["--rate", "-1"],
-        ["--rate", "nan"],
-        ["--rate", "100001"],
-        ["--seconds", "0"],
-        ["--seconds", "3601"],
-    ],
-    ids=" ".join,
-)
-def test_what_a_load_refuses(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A target beyond this host, and rates and lengths out of bounds: usage error, nothing is sent."""
-    with pytest.raises(SystemExit) as ended:
-        loadgen.__main__.main(argv)
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert ("--allow-remote" if "--url" in argv else "--rate goes up to") in said.err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
         ["--only", "all"],
         ["--rounds", "0"],
         ["--seconds", "0"],
@@ -402,11 +331,15 @@ def test_what_a_load_refuses(argv: list[str], capsys: pytest.CaptureFixture[str]
         ["--only", "admission", "--part", "race"],
         ["--part", "saturation", "--part", "spike"],
         ["--part", "spike", "--part", "race"],
+        ["--part", "costs", "--part", "spike"],
+        ["--out", "costs.json"],
+        ["--part", "steady", "--out", "costs.json"],
+        ["--quick", "--brief"],
     ],
     ids=" ".join,
 )
 def test_what_a_benchmark_refuses(argv: list[str]) -> None:
-    """A part that will never be, or is another's, no round, no time."""
+    """A part that will never be, or is another's, no round, no time, a file where none is written, two sizes."""
     with pytest.raises(SystemExit) as ended:
         loadgen.bench.main(argv)
     assert ended.value.code == 2

@@ -12,7 +12,7 @@ import pytest
 from inferq.errors import OperatorError
 from inferq.ports import LOOPBACK, free_port
 from inferq.redis import connect
-from loadgen import acceptrate, admission, batchsubmit, overload, publishcost, spike
+from loadgen import admission
 from loadgen.admission import Bench
 from loadgen.baselines import stock
 from loadgen.childwork import ask
@@ -80,6 +80,18 @@ async def test_a_closed_loop_counts_what_is_answered() -> None:
     assert all(b"\r\nAuthorization: Bearer k\r\n" in one for one in requests)
     bodies = [one.partition(b"\r\n\r\n")[2] for one in requests[:5_000]]
     assert len(set(bodies)) == len(bodies)
+
+
+async def test_a_closed_loop_that_asks_for_results_counts_results() -> None:
+    """A 202 is none: it says that the server did not wait until the end."""
+    async with answering([answer(200), answer(202)]) as (url, requests):
+        order = Closed(
+            url=url, prefer="wait=60", expect=200, seconds=0.2, warm_s=0.0, connections=2, texts=400
+        )
+        found = await ask("loadgen.closedloop", order, Rate, within_s=30)
+    assert found.accepted == found.jobs > 0
+    assert found.refused["202"] == pytest.approx(found.accepted, abs=4)
+    assert all(b"\r\nPrefer: wait=60\r\n" in one for one in requests)
 
 
 async def test_a_closed_loop_counts_the_jobs_of_batches() -> None:
@@ -230,63 +242,6 @@ async def test_an_app_that_does_not_start_says_why() -> None:
     with pytest.raises(OperatorError, match="does not listen"):
         async with served("loadgen.baselines.nothing"):
             pass
-
-
-@pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
-async def test_accepted_requests_in_small(broker: str, rabbitmq_installed: None) -> None:
-    """Every side accepts, nothing is refused, and each process has its share of the CPU."""
-    heard: list[str] = []
-    found = await acceptrate.rounds([broker], count=1, seconds=0.5, warm_s=0.2, say=heard.append)
-    (one,) = found[broker]
-    sides = ["bare", "ours"] if broker == "streams" else ["bare", "ours", "stock"]
-    assert sorted(one.runs) == sides
-    assert len(heard) == 1 + len(sides)
-    for side in sides:
-        assert one.runs[side].jobs > 0
-        assert one.runs[side].refused == {}
-    assert {"ingress", "valkey"} <= set(one.runs["ours"].cpu_s)
-    assert one.over("bare") > 0
-    assert [figure.name for figure in acceptrate.judged(broker, [one]) if "over" in figure.name]
-
-
-async def test_publishing_in_small(rabbitmq_installed: None) -> None:
-    """Both sides publish all, in both orders."""
-    heard: list[str] = []
-    found = await publishcost.rounds(count=2, jobs=200, in_flight=16, say=heard.append)
-    assert [list(one.runs) for one in found] == [["ours", "aio-pika"], ["aio-pika", "ours"]]
-    assert all(
-        run.jobs == 200 and run.per_s > 0 and run.cpu_us > 0 for one in found for run in one.runs.values()
-    )
-    assert len(publishcost.judged(found)) == 7
-
-
-@pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
-async def test_the_open_loop_in_small(broker: str, rabbitmq_installed: None) -> None:
-    """All is accepted while the batcher is frozen."""
-    load = spike.Load(rate=100.0, seconds=0.5, goals_ms={})
-    found = await spike.rounds([broker], count=1, share=1.0, say=lambda text: None, loads=[load])
-    ((seen,),) = found[broker]
-    assert seen.count(202) == 50
-    assert spike.judged(broker, found[broker], [load])[0].holds
-
-
-async def test_batches_in_small() -> None:
-    """Both kinds are accepted, and every job of a batch counts."""
-    found = await batchsubmit.rounds(["streams"], count=1, seconds=0.4, warm_s=0.1, say=lambda text: None)
-    (one,) = found["streams"]
-    assert all(run.jobs > 0 and not run.refused for run in one.runs.values())
-    assert one.runs["batch"].jobs == batchsubmit.JOBS * one.runs["batch"].accepted
-
-
-@pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
-async def test_an_overload_in_small(broker: str, rabbitmq_installed: None) -> None:
-    """The queue gets full, refusals say when to come back, and every request is answered."""
-    found = await overload.rounds([broker], count=1, seconds=3.0, say=lambda text: None)
-    (one,) = found[broker]
-    assert one.full_s > 0
-    assert one.accepted_per_s > 0
-    assert one.alone_per_s > 0
-    assert (one.others, one.seen.hurried, one.seen.count(0)) == (0, 0, 0)
 
 
 async def test_a_part_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,7 @@ from loadgen import (
     bareloops,
     batching,
     endurance,
-    goodput,
-    jobcost,
-    lightload,
-    poison,
-    prediction,
     saturation,
-    stacks,
 )
 from loadgen.batching import Bench
 from loadgen.childwork import ask, said
@@ -131,63 +125,12 @@ async def test_bare_loops_need_a_model() -> None:
             await saturation.bare(model, seconds=0.1)
 
 
-async def test_saturation_in_small() -> None:
-    """Jobs wait all the time, and what is done is what the model can do."""
-    found = await saturation.saturating(
-        "streams", SIMULATED, expected=400.0, seconds=1.5, say=lambda text: None, batch_policy="greedy"
-    )
-    assert found.enough, found
-    # A batch of 16 takes 20 ms.
-    assert 20 < found.done_per_s < 900
-    assert 0 < found.useful_share <= 1
-    assert found.mean_batch > 4
-
-
-async def test_goodput_in_small() -> None:
-    """Policies serve nearly all at light load."""
-    found = await goodput.rounds(
-        SIMULATED,
-        capacity=100.0,
-        one_job_ms=500.0,
-        count=1,
-        seconds=1.0,
-        say=lambda text: None,
-        loads=(0.3, 0.6),
-        policies=("slo", "no batching"),
-    )
-    assert [(one.policy, one.load) for one in found] == [
-        ("slo", 0.3), ("slo", 0.6), ("no batching", 0.3), ("no batching", 0.6),
-    ]  # fmt: skip
-    assert all(one.share > 0.9 for one in found), found
-
-
-async def test_predicted_and_light_load_in_small() -> None:
-    """Both read times off records, and the simulation has what the batcher fitted."""
-    heard: list[str] = []
-    compared = await prediction.rounds(SIMULATED, capacity=60.0, count=1, seconds=1.0, say=heard.append)
-    assert all(one > 0 for one in (*compared[0].measured_ms.values(), *compared[0].simulated_ms.values()))
-    rounds = await lightload.rounds(SIMULATED, capacity=60.0, count=1, seconds=1.0, say=heard.append)
-    assert rounds[0].slo_ms > 5
-    assert rounds[0].alone_ms > 5
-    assert len(heard) == 3
-
-
 async def test_a_refused_job_is_none_of_the_records() -> None:
     """It was offered, and has no record."""
     async with deployed("streams", model=SIMULATED, queue_limit="1") as deployment:
         run = await offered(deployment, rate=400, seconds=0.5, seed=1)
     assert None in run.records
     assert any(record is not None for record in run.records)
-
-
-async def test_a_jobs_cost_in_small() -> None:
-    """CPU was used for each job, and the split, where py-spy can look, adds up."""
-    heard: list[str] = []
-    found = await jobcost.measured("streams", jobs=500, split=True, say=heard.append)
-    assert 0 < found.cpu_us < 50_000
-    assert found.mean_batch >= 1
-    assert heard or sum(found.split.values()) == pytest.approx(1.0)
-    assert set(found.split) <= set(stacks.NAMES)
 
 
 async def test_endurance_in_small() -> None:
@@ -197,13 +140,6 @@ async def test_endurance_in_small() -> None:
     assert min(found.levels_mb) > 20
     cut = await endurance.endured("builtin", batches=100, most_s=0.0, say=lambda text: None)
     assert cut.batches == 0
-
-
-async def test_a_poison_in_small() -> None:
-    """63 done, one failed, within the bound."""
-    found = await poison.poisoned("streams", "raise")
-    assert (found.done, found.failed) == (63, 1)
-    assert 0 <= found.extra_runs <= poison.BOUND
 
 
 async def test_a_part_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,22 +17,14 @@ from inferq.redis import connect
 from inferq.settings import load
 from loadgen import (
     deafsockets,
-    deliveries,
-    hooks,
-    idlesockets,
     linesubmit,
     push,
-    pushlatency,
-    racing,
-    resuming,
-    slowclients,
 )
 from loadgen.baselines import barepush
 from loadgen.childwork import ask
 from loadgen.companion import companion
 from loadgen.deafsockets import Deaf, State
 from loadgen.eventflood import Flood, Flow
-from loadgen.figures import Figure
 from loadgen.followers import Follow, Followed
 from loadgen.hookreceiver import Receiver, Taken
 from loadgen.linkproxy import linked
@@ -62,12 +54,6 @@ async def bare(redis_url: str, channel: str, by: str = barepush.BROADCAST) -> As
 def ids(count: int) -> list[str]:
     """Make job ids."""
     return [os.urandom(16).hex() for _ in range(count)]
-
-
-def by_name(figures: list[Figure], part: str) -> Figure:
-    """Return the one figure whose name has this part."""
-    (found,) = [figure for figure in figures if part in figure.name]
-    return found
 
 
 async def test_a_socket_takes_frames_answers_pings_and_keeps_the_close_code() -> None:
@@ -273,69 +259,6 @@ async def test_a_receiver_that_nobody_calls_has_taken_nothing() -> None:
     assert (taken.taken, taken.wrong, taken.tries) == (0, 1, {})
 
 
-@pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
-async def test_latency_in_small(broker: str, rabbitmq_installed: None) -> None:
-    """Every result is received, and is older than nothing."""
-    found = await pushlatency.one_round(
-        broker, seconds=1.0, warm_s=0.2, turned=False, say=lambda text: None, rate=100.0
-    )
-    assert (found.accepted, found.missed, found.errors, found.refused) == (100, 0, 0, {})
-    assert len(found.ages_ms) + found.early == 100
-    assert all(age > 0 for age in found.ages_ms)
-    assert len(pushlatency.judged(broker, [found])) == 5
-
-
-async def test_deliveries_in_small() -> None:
-    """Nothing is lost on any side, in both orders."""
-    spreads = [
-        deliveries.Spread(name="one", jobs=200, shared=False, window=50),
-        deliveries.Spread(name="all", jobs=50, shared=True, window=10),
-    ]
-    found = await deliveries.rounds(count=2, seconds=0.3, warm_s=0.1, say=lambda text: None, spreads=spreads)
-    first, second = (list(one.runs["one"]) for one in found)
-    assert second == first[::-1]
-    figures = deliveries.judged(found)
-    assert all(figure.holds for figure in figures if "lost" in figure.name)
-    assert sum("ours over" in figure.name for figure in figures) == 8
-
-
-async def test_idle_sockets_in_small() -> None:
-    """All stay open, every job is shown, and each end comes."""
-    load = idlesockets.Load(idle=50, jobs=200, sockets=5)
-    figures = await idlesockets.figures(load, say=lambda text: None)
-    assert [figure.name for figure in figures if not figure.holds and figure.unit != "KiB"] == []
-
-
-async def test_slow_clients_in_small() -> None:
-    """Those who do not read are ended, and those who read miss nothing."""
-    load = slowclients.Load(deaf=5, jobs=5_000, run=5_000, per_s=1_500.0, healthy=4, bound_mib=64.0)
-    figures = await slowclients.figures(load, say=lambda text: None)
-    for figure in figures:
-        assert figure.holds or "p99" in figure.name, figure.line()
-
-
-async def test_resuming_in_small() -> None:
-    """Nothing is missed whatever is killed, and nobody sees another key's job."""
-    effort = resuming.Effort(rate=20.0, times=1, cut_s=1.0, frozen_s=1.0, calm_s=0.5)
-    figures = await resuming.figures("streams", effort, say=lambda text: None)
-    assert [figure.line() for figure in figures if not figure.holds] == []
-    assert by_name(figures, "asked for").value > 0
-    assert by_name(figures, "connections made").value > 4
-
-
-async def test_races_in_small() -> None:
-    """Nothing is missed by any way."""
-    figures = await racing.figures("streams", times=50, say=lambda text: None)
-    assert [figure.line() for figure in figures if not figure.holds] == []
-    assert len(figures) == 9
-
-
-async def test_webhooks_in_small() -> None:
-    """Each is delivered by its third try."""
-    figures = await hooks.figures("streams", webhooks=20, within_s=WITHIN_S, say=lambda text: None)
-    assert [figure.line() for figure in figures if not figure.holds] == []
-
-
 async def test_lines_out_of_order_are_found_out() -> None:
     """So are those that are not done, a command that fails, and one that does not end."""
     command = (
@@ -354,12 +277,6 @@ async def test_lines_out_of_order_are_found_out() -> None:
     found = await linesubmit.submitted(argv, texts, known, lines=30, within_s=1.0)
     assert (found.done, found.status) == (29, -1)
     assert found.peak_mib >= found.early_mib > 0
-
-
-async def test_lines_in_small() -> None:
-    """All are done and in order."""
-    figures = await linesubmit.figures("streams", lines=400, within_s=60.0, say=lambda text: None)
-    assert [figure.line() for figure in figures if not figure.holds and "beginning" not in figure.name] == []
 
 
 async def test_a_part_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

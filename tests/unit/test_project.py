@@ -15,6 +15,8 @@ from inferq.options import OPTIONS
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("inferq", "ingress", "batcher", "notifier", "loadgen")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
+PEERS_LOCK = "requirements-peers.lock"
+SAME_FOR_PEERS = ("numpy", "onnxruntime", "starlette", "tokenizers", "uvicorn", "uvloop")
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^ ;\\]+)", re.MULTILINE)
 
 
@@ -58,7 +60,7 @@ def test_the_readme_names_every_make_target() -> None:
 @pytest.mark.parametrize("block", ["demo output", "figures"])
 def test_the_readme_shows_what_came_out(block: str) -> None:
     """Neither the demo's output nor the table of figures is left empty."""
-    found = re.search(rf"<!-- {block} -->\n(.*)<!-- /{block} -->", _text("README.md"), re.DOTALL)
+    found = re.search(rf"<!-- {block}(?:: [^\n]*)? -->\n(.*)<!-- /{block} -->", _text("README.md"), re.DOTALL)
     assert found is not None, f"the README has lost its marks for {block}"
     # Of a table, the head and the line below it are not enough.
     rows = [line for line in found[1].splitlines() if line.strip(" `|-")]
@@ -67,12 +69,12 @@ def test_the_readme_shows_what_came_out(block: str) -> None:
 
 def test_links_between_the_pages_lead_somewhere() -> None:
     """Every relative link in the documentation names a file that exists."""
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, PEERS_LOCK])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     """Each pinned package has a hash; no index, host or path is named; torch is in none."""
     text = _text(name)
@@ -88,6 +90,12 @@ def test_the_locks_agree() -> None:
     """The development lock holds the other one, version by version."""
     run, dev = (_pins(name) for name in LOCKS)
     assert {package: dev.get(package) for package in run} == run
+
+
+def test_peers_run_the_model_with_the_same_versions() -> None:
+    """Or a comparison would be one of runtimes."""
+    dev, peers = _pins(LOCKS[1]), _pins(PEERS_LOCK)
+    assert {name: peers[name] for name in SAME_FOR_PEERS} == {name: dev[name] for name in SAME_FOR_PEERS}
 
 
 def test_every_dependency_is_locked() -> None:

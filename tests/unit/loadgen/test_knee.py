@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import pytest
 
@@ -113,6 +114,9 @@ LIGHT = (10.0, 10.0, 20.0)
         # Nothing broke, or everything did.
         (levels(LIGHT, (100, 99, 40)), None, None, 2),
         (levels((10, 5, 20)), None, 5.0, 0),
+        # Where nothing was done any more, the share falls from 1 to 0: 0.98 is a fiftieth of the way.
+        (levels(LIGHT, (60, 0, inf)), 11.0, 0.0, 1),
+        (levels((10, 0, inf), (20, 20, 40)), None, 0.0, 0),
     ],
 )
 def test_the_knee_by_hand(
@@ -141,7 +145,9 @@ def test_another_rule_is_another_knee_and_is_said() -> None:
         ([], "no level"),
         (levels(LIGHT, LIGHT), "same rate"),
         (levels((0, 1, 1)), "above 0"),
-        (levels((1, 0, 1)), "above 0"),
+        (levels((1, 0, 1)), "infinity where nothing was"),
+        (levels((1, 1, inf)), "infinity where nothing was"),
+        (levels((1, -1, 1)), "above 0"),
         (levels((1, 1, float("nan"))), "above 0"),
     ],
 )

@@ -5,6 +5,7 @@ import math
 import random
 import zlib
 
+import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 from hypothesis import given
@@ -216,3 +217,23 @@ def test_an_encoding_is_bounded() -> None:
         full.record_value(full.get_value_from_index(place), drawn.getrandbits(40))
     encoded = str(full.encode(), "ascii")
     assert Latencies.decode(encoded).count == full.get_total_count()
+
+
+def test_many_at_once_count_as_one_by_one() -> None:
+    """Ordinary ones, those at the edges of buckets, and those out of range."""
+    drawn = random.Random(1)
+    values = [drawn.lognormvariate(1, 3) for _ in range(3_000)]
+    values += [-5.0, 0.0, 0.0001, 0.001, 0.0015, 2.047, 2.048, MOST_MS, MOST_MS + 1, math.inf]
+    one_by_one, at_once = Latencies(), Latencies()
+    for value in values:
+        one_by_one.record_ms(value)
+    at_once.record_all_ms(np.array(values))
+    at_once.record_all_ms(np.array([]))
+    assert at_once.encode() == one_by_one.encode()
+    assert (at_once.count, at_once.below, at_once.beyond) == (
+        one_by_one.count,
+        one_by_one.below,
+        one_by_one.beyond,
+    )
+    with pytest.raises(ValueError, match="number"):
+        at_once.record_all_ms(np.array([1.0, math.nan]))

@@ -107,3 +107,11 @@ def test_what_cannot_be_checked(jobs: list[Interval], closes_s: float, said: str
     """It is refused, with what is wrong."""
     with pytest.raises(ValueError, match=said):
         of_intervals(jobs, 0.0, closes_s)
+
+
+def test_two_places_that_are_apart_are_allowed_as_much() -> None:
+    """Jobs whose stay one place sees 10 ms longer, 40 a second, are 0.4 more in the system."""
+    window = Window(seconds=10, mean_in_system=50, rate=40, mean_s=1.25)
+    verdict = checked(window, apart_s=0.01)
+    assert verdict.allowed == pytest.approx(0.4 + 0.02 * 50)
+    assert "0.4 for a stay that both places see 10 ms apart" in verdict.why

@@ -12,11 +12,13 @@ ANSWER = b"HTTP/1.1 202 Accepted\r\ncontent-length: 5\r\nretry-after: 3\r\n\r\nh
 
 
 def test_a_request_says_where_it_goes_and_how_long_it_is() -> None:
-    """Host, type and length; the key only where there is one."""
+    """Host, type and length; key and preference only where there is one."""
     plain = rawhttp.post("127.0.0.1:80", "/v1/infer", b"{}")
     assert plain.startswith(b"POST /v1/infer HTTP/1.1\r\nHost: 127.0.0.1:80\r\n")
     assert plain.endswith(b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
     assert b"Authorization" not in plain
+    assert b"Prefer" not in plain
+    assert b"\r\nPrefer: wait=60\r\n" in rawhttp.post("h", "/", b"", prefer="wait=60")
     assert b"\r\nAuthorization: Bearer secret\r\n" in rawhttp.post("h", "/", b"", key="secret")
 
 
@@ -54,11 +56,13 @@ def test_the_parts_of_an_answer() -> None:
         b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4194305\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * rawhttp.MOST_HEAD_BYTES,
     ],
-    ids=["not-http", "old", "no-length", "nonsense", "endless-head"],
+    ids=["not-http", "old", "no-length", "nonsense", "negative", "endless-body", "endless-head"],
 )
 def test_what_is_no_answer_is_refused(answer: bytes) -> None:
     """At once, instead of waiting for an end that does not come."""
-    with pytest.raises(ValueError, match=r"HTTP/1\.1|how long|invalid literal"):
+    with pytest.raises(ValueError, match=r"HTTP/1\.1|how long|too long|invalid literal"):
         rawhttp.whole(answer)

@@ -1,0 +1,1 @@
+"""Tail latency by load, from light to beyond saturation, and what a cache is worth."""
