@@ -51,6 +51,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="broker_url", default="", parse=allowed.url("amqp", "amqps", "redis", "rediss", words=("rabbitmq",)),
            unit="URL", hide=redact,
            help="where jobs queue; empty: the Redis of the records; rabbitmq: a private node, with `inferq up`"),
+    Option(field="broker_ui_url", default="", parse=allowed.url("http", "https"), unit="URL",
+           help="the broker's own web page, to which the page of operations links; empty: none, but for the private"
+                " RabbitMQ's under `inferq up`"),
     Option(field="namespace", default="", parse=allowed.pattern(r"[A-Za-z0-9_:.\-]{0,64}",
            "up to 64 letters, digits and _ : . -"), unit="text",
            help="comes before every Redis key, channel, exchange and queue"),

@@ -32,6 +32,7 @@ class Settings:
 
     redis_url: str
     broker_url: str
+    broker_ui_url: str
     namespace: str
     host: str
     ingress_port: int

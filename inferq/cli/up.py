@@ -71,6 +71,7 @@ async def _up(settings: Settings, log: LogLines, *, keys: int, ports_auto: bool,
 
 def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
     rows = [
+        ("page", f"{urls.api}/"),
         ("API", urls.api),
         ("docs", f"{urls.api}/docs"),
         ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: inferq submit \'I loved it\''),
