@@ -9,7 +9,7 @@ ARGS ?=
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-export check cover bench bench-peers figures docs lock clean
+.PHONY: help setup demo run test test-browser test-export test-deploy check cover bench bench-peers figures docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -27,8 +27,15 @@ test: $(READY_DEV) ## unit, integration and acceptance tests (ARGS="…" goes to
 	@sh scripts/require_rabbitmq.sh
 	@$(PY) -m pytest $(ARGS)
 
+test-browser: $(READY_DEV) ## the web pages in a real browser; pictures of them in build/browser
+	@sh scripts/require_chromium.sh
+	@$(PY) -m pytest tests/browser $(ARGS)
+
 test-export: $(READY_EXPORT) ## tests of `inferq model export`, in an environment of their own with torch
 	@.venv-export/bin/python -m pytest tests/export $(ARGS)
+
+test-deploy: $(READY) ## compose.yaml in real containers: a demo, kills, scaling, a stop; installs Docker on Debian as root
+	@bash deploy/verify.sh
 
 check: $(READY_DEV) ## ruff, mypy, import-linter, and full coverage of the pure rooms
 	@echo "ruff check"; .venv/bin/ruff check --quiet .

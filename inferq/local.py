@@ -175,7 +175,11 @@ class LocalPipeline:
         if settings.broker_url == RABBITMQ:
             self._rabbit = PrivateRabbit(self._state_dir / RABBITMQ, on_progress=self._say)
             await self._start_server(RABBITMQ, self._rabbit)
-            settings = with_values(settings, broker_url=self._rabbit.url)
+            settings = with_values(
+                settings,
+                broker_url=self._rabbit.url,
+                broker_ui_url=settings.broker_ui_url or self._rabbit.management_url,
+            )
         return settings
 
     async def _start_server(self, name: str, server: Child) -> None:

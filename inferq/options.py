@@ -4,6 +4,7 @@
 that `inferq.settings` reads the environment by. To add a setting: a row here, and a field in `Settings`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from inferq import allowed
 from inferq.redaction import hidden, masked, redact
 
 PREFIX = "INFERQ_"
+# The name of a file, told from what a slip could make of a secret.
+_FILE = re.compile(r"@[^@?:]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,8 @@ class Option:
     unit: str
     help: str
     hide: Callable[[str], str] | None = None
+    # Whether "@file" stands for what is in the file. API keys say so themselves: their file is read again and again.
+    by_file: bool = False
 
     @property
     def variable(self) -> str:
@@ -42,15 +47,22 @@ class Option:
 
     def shown(self, text: str) -> str:
         """Return what may be shown of its text, be that allowed or not."""
-        return text if self.hide is None else self.hide(text)
+        if self.hide is None or (self.by_file and _FILE.fullmatch(text)):
+            return text
+        return self.hide(text)
 
 
 OPTIONS: tuple[Option, ...] = (
     Option(field="redis_url", default="", parse=allowed.url("redis", "rediss"), unit="URL", hide=redact,
-           help="job records, results and events; `inferq up` starts an embedded Valkey when it is empty"),
+           by_file=True, help="job records, results and events, or @file that holds it; `inferq up` starts an embedded"
+                " Valkey when it is empty"),
     Option(field="broker_url", default="", parse=allowed.url("amqp", "amqps", "redis", "rediss", words=("rabbitmq",)),
-           unit="URL", hide=redact,
-           help="where jobs queue; empty: the Redis of the records; rabbitmq: a private node, with `inferq up`"),
+           unit="URL", hide=redact, by_file=True,
+           help="where jobs queue, or @file that holds it; empty: the Redis of the records; rabbitmq: a private node,"
+                " with `inferq up`"),
+    Option(field="broker_ui_url", default="", parse=allowed.url("http", "https"), unit="URL",
+           help="the broker's own web page, to which the page of operations links; empty: none, but for the private"
+                " RabbitMQ's under `inferq up`"),
     Option(field="namespace", default="", parse=allowed.pattern(r"[A-Za-z0-9_:.\-]{0,64}",
            "up to 64 letters, digits and _ : . -"), unit="text",
            help="comes before every Redis key, channel, exchange and queue"),
@@ -83,8 +95,8 @@ OPTIONS: tuple[Option, ...] = (
            help="names, addresses and networks that webhooks may go to though they are not public, and over http;"
                 " comma-separated, each with :port if for that port alone"),
     Option(field="webhook_secret", default="", parse=allowed.webhook_secret, unit="secret", hide=masked,
-           help="whsec_ and base64 of 24 to 64 bytes, which every key's own secret is made from; empty: no webhooks,"
-                " but `inferq up` makes one"),
+           by_file=True, help="whsec_ and base64 of 24 to 64 bytes, which every key's own secret is made from, or @file"
+                " that holds it; empty: no webhooks, but `inferq up` makes one"),
     Option(field="webhook_retry_ms", default="5000", parse=allowed.integer(10, 3_600_000), unit="ms",
            help="how long after its first failed try a webhook is tried again; later ones wait longer"),
     Option(field="model", default="builtin", parse=allowed.model, unit="model",

@@ -16,7 +16,8 @@ import uvloop
 
 from inferq.commandline import parse_flags
 from inferq.errors import OperatorError, first_of
-from inferq.settings import Settings, exposed, load, require_servers, unknown
+from inferq.loading import load_settings
+from inferq.settings import Settings, exposed, require_servers, unknown
 from inferq.telemetry import configure_logs
 
 Service = Callable[[Settings, asyncio.Event], Awaitable[None]]
@@ -44,7 +45,7 @@ def run(
     """
     try:
         flags = parse_flags(f"python -m {service}", description, sys.argv[1:] if argv is None else argv)
-        settings, _ = load(os.environ, flags)
+        settings, _ = load_settings(os.environ, flags)
         settings = require_servers(settings)
         configure_logs(service=service, level=settings.log_level, style=settings.log_format)
         for variable in unknown(os.environ):

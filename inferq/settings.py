@@ -4,7 +4,7 @@ Pure: the environment and the flags come in as mappings, and frozen `Settings` o
 line come out. A flag wins over the variable, the variable over the default. Which there are, `inferq.options` says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Settings:
 
     redis_url: str
     broker_url: str
+    broker_ui_url: str
     namespace: str
     host: str
     ingress_port: int
@@ -100,10 +101,20 @@ class Settings:
         return Path(self.cache_dir) if self.cache_dir else None
 
 
+def no_files(name: str) -> str:
+    """Read no file: for who has none to read; raises ValueError."""
+    raise ValueError(f"the file {name} is not read here")
+
+
 def load(
-    environ: Mapping[str, str], flags: Mapping[str, str | None] | None = None
+    environ: Mapping[str, str],
+    flags: Mapping[str, str | None] | None = None,
+    *,
+    read: Callable[[str], str] = no_files,
 ) -> tuple[Settings, dict[str, str]]:
     """Read the settings; the second value says of each field whether a flag, the environment or the default set it.
+
+    ``read`` returns the line that a file holds, by its name, or raises ValueError: a secret may be given as ``@file``.
 
     Raises:
         OperatorError: a value is not allowed; the text names the variable, the value and what is.
@@ -122,10 +133,17 @@ def load(
             raw, origin = environ[option.variable], "environment"
         else:
             raw, origin = option.default, "default"
+        said = f"{name}={option.shown(raw)!r}"
+        if option.by_file and raw.startswith("@"):
+            try:
+                raw = read(raw[1:])
+            except ValueError as error:
+                raise OperatorError(f"{said}: {error}") from None
+            said += f" holds {option.shown(raw)!r}, which"
         try:
             values[option.field] = option.parse(raw)
         except ValueError as error:
-            raise OperatorError(f"{name}={option.shown(raw)!r} is not allowed: it must be {error}") from None
+            raise OperatorError(f"{said} is not allowed: it must be {error}") from None
         origins[option.field] = origin
     settings = Settings(**values)
     _check(settings)

@@ -14,6 +14,7 @@ from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.heartbeats import CacheTotals
 from inferq.keyring import KeyRing
+from inferq.origins import allowed_origins
 from inferq.ports import LOOPBACK
 from inferq.process import process_id, run
 from inferq.redis import connect
@@ -29,6 +30,8 @@ from ingress.events import Events
 from ingress.idempotency import Idempotency
 from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
 from ingress.jobs import Jobs
+from ingress.letters import Letters
+from ingress.pages import Pages
 from ingress.quota import Quotas
 from ingress.stats import Stats
 from ingress.submits import Submits
@@ -96,7 +99,11 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             return {"redis": error.detail, "broker": "unknown"}
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
-    server = make_server(make_app(parts, metrics, checks), metrics=metrics)
+    pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
+    origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
+    letters = Letters(broker, settings.names, keys, origins, host=settings.host)
+    app = make_app(parts, metrics, checks, pages=[*pages.routes(), *letters.routes()])
+    server = make_server(app, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
             opening = tasks.create_task(open_when_there(broker, stopping, _log))

@@ -1,5 +1,6 @@
 """The routes of the ingress."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -60,12 +61,15 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
     ]
 
 
-def make_app(parts: Parts, metrics: Metrics, checks: Checks) -> ASGIApp:
-    """Make the application; submits go to their endpoints directly, past router and middleware."""
+def make_app(parts: Parts, metrics: Metrics, checks: Checks, *, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """Make the application; submits go to their endpoints directly, past router and middleware.
+
+    ``pages`` are routes beside the API, for people.
+    """
     submits = {INFER_PATH: parts.infer, BATCH_PATH: parts.batch}
     # The routes of submits are for other methods alone, which they refuse.
     others = Starlette(
-        routes=make_routes(parts, metrics, checks),
+        routes=[*make_routes(parts, metrics, checks), *pages],
         exception_handlers={
             HttpError: _problem,
             HTTPException: _http,

@@ -7,14 +7,15 @@ import typer
 
 from inferq.cli.flags import Json, with_settings
 from inferq.cli.terminal import output, row, table
+from inferq.loading import load_settings
 from inferq.options import OPTIONS
-from inferq.settings import load, to_environ, unknown
+from inferq.settings import to_environ, unknown
 
 
 @with_settings
 def config(flags: dict[str, str], json: Json = False) -> None:
     """Show every setting: value, origin, unit and what it does; passwords and keys are hidden."""
-    settings, origins = load(os.environ, flags)
+    settings, origins = load_settings(os.environ, flags)
     values = to_environ(settings)
     found = [
         {

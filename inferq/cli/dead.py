@@ -1,7 +1,5 @@
 """`inferq dead`: jobs that were given up: look at them, run them again, drop them."""
 
-import os
-import time
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,10 +11,10 @@ from inferq.cli.flags import Json, State
 from inferq.cli.plain import printable
 from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError, Undecodable
-from inferq.jobs import Job, isoformat
-from inferq.messages import DeadLetter, decode_job, encode_job
+from inferq.jobs import isoformat
+from inferq.messages import DeadLetter, decode_job
+from inferq.replays import replay as replay_letter
 from inferq.settings import Settings
-from inferq.steps import Origin
 
 if TYPE_CHECKING:
     from inferq.broker import Broker
@@ -134,14 +132,12 @@ async def _replay(settings: Settings, wanted: list[str] | None) -> int:
             for done, (old_id, letter) in enumerate(letters.items()):
                 shown.show(f"replaying, {done} of {len(letters)} done")
                 try:
-                    job = _renewed(decode_job(letter.body))
+                    new_id = await replay_letter(broker, settings.names, letter)
                 except Undecodable as error:
                     unreadable.append(f"inferq: {old_id} cannot run again: {error.reason}")
                     continue
-                queue = settings.names.queue(job.model, job.priority)
-                await broker.accept(Origin(job=job, queue=queue, message=encode_job(job)))
                 await broker.drop_dead({old_id})
-                shown.line(f"{old_id} -> {job.job_id}")
+                shown.line(f"{old_id} -> {new_id}")
     for line in unreadable:
         typer.echo(line, err=True)
     return 1 if _missing([job_id for job_id in wanted or () if job_id not in letters]) or unreadable else 0
@@ -154,12 +150,6 @@ async def _drop(settings: Settings, wanted: list[str] | None) -> int:
     dropped = {letter.job_id for letter in letters}
     typer.echo(f"{len(letters)} dropped")
     return _missing([job_id for job_id in wanted or () if job_id not in dropped])
-
-
-def _renewed(job: Job) -> Job:
-    return msgspec.structs.replace(
-        job, job_id=os.urandom(16).hex(), created_ms=int(time.time() * 1000), deadline_ms=None
-    )
 
 
 async def _letters(broker: "Broker", wanted: list[str] | None) -> dict[str, DeadLetter]:

@@ -21,10 +21,11 @@ from inferq.cli.plain import printable
 from inferq.cli.running import INTERRUPTED, for_eyes, prepare_model, run_with
 from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError
+from inferq.loading import load_settings
 from inferq.local import RABBITMQ, LocalPipeline
 from inferq.ports import LOOPBACK
 from inferq.sdk.batches import Options
-from inferq.settings import Settings, load, with_values
+from inferq.settings import Settings, with_values
 
 SENTENCES: Final = (
     "I loved every minute of it",
@@ -46,7 +47,7 @@ def demo(flags: dict[str, str]) -> None:
 
     Nothing of it stays: its data lies in a temporary folder.
     """
-    settings, _ = load(os.environ, flags)
+    settings, _ = load_settings(os.environ, flags)
     settings = with_values(without_keys(settings), log_format=for_eyes(settings))
     raise typer.Exit(_demo(settings))
 

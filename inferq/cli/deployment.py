@@ -11,8 +11,9 @@ from inferq import runfile
 from inferq.addresses import host_port
 from inferq.cli.credentials import given_key, own_key
 from inferq.errors import OperatorError
+from inferq.loading import load_settings
 from inferq.probe import reachable
-from inferq.settings import Settings, load, require_servers
+from inferq.settings import Settings, require_servers
 
 URL_VARIABLE: Final = "INFERQ_URL"
 
@@ -54,9 +55,9 @@ def find(state_dir: Path | None, environ: Mapping[str, str] | None = None) -> De
     running = runfile.read(state_dir or runfile.default_state_dir())
     named = environ.get("INFERQ_REDIS_URL")
     if running is None or (named and named != running.environ.get("INFERQ_REDIS_URL")):
-        settings, _ = load(environ)
+        settings, _ = load_settings(environ)
         return Deployment(settings=settings, running=None)
-    settings, _ = load({**environ, **running.environ})
+    settings, _ = load_settings({**environ, **running.environ})
     return Deployment(settings=settings, running=running)
 
 
@@ -96,7 +97,7 @@ def endpoint(
     if environ.get(URL_VARIABLE):
         return Endpoint(url=checked_url(environ[URL_VARIABLE], URL_VARIABLE), key=key)
     if "INFERQ_INGRESS_PORT" in environ:
-        settings, _ = load(environ)
+        settings, _ = load_settings(environ)
         return Deployment(settings=settings, running=None).endpoint(key)
     return find(state_dir, environ).endpoint(key)
 

@@ -14,11 +14,12 @@ from inferq.cli.running import progress_text
 from inferq.cli.terminal import bar, output, progress, row, table
 from inferq.errors import OperatorError
 from inferq.hubcache import cached
+from inferq.loading import load_settings
 from inferq.modelfolder import Progress, builtin_path, digest
 from inferq.modelspec import ModelSpec, parse
 from inferq.progresspipe import run
 from inferq.servicechild import service_argv
-from inferq.settings import Settings, load
+from inferq.settings import Settings
 
 
 class Precision(StrEnum):
@@ -48,7 +49,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 @app.command(name="list")
 def list_models(json: Json = False) -> None:
     """List the models on this machine: the built-in one and those downloaded from the hub."""
-    settings, _ = load(os.environ)
+    settings, _ = load_settings(os.environ)
     found = []
     with progress("looking at the models") as shown:
         for model, folder in [
@@ -72,7 +73,7 @@ def pull(
     refresh: Annotated[bool, typer.Option(help="ask the hub even where the cache has the revision")] = False,
 ) -> None:
     """Download a model from the hub and check its digests; a cached one is only checked for a newer commit."""
-    settings, _ = load(os.environ)
+    settings, _ = load_settings(os.environ)
     spec = _parsed(model if model.startswith("hub:") else f"hub:{model}")
     from inferq import hub
 
@@ -106,7 +107,9 @@ def export(
         made = make(source, target, precision=precision.value, progress=_report_to(shown.show))
     typer.echo(made.summary())
     if precision is not Precision.FP32:
-        settings, _ = load(os.environ, {"model": str(target.resolve()), "precision": precision.value})
+        settings, _ = load_settings(
+            os.environ, {"model": str(target.resolve()), "precision": precision.value}
+        )
         raise typer.Exit(_child("batcher.check", settings, "--keep-drift"))
 
 
@@ -156,7 +159,7 @@ def bench(
 
 
 def _settings(flags: dict[str, str], which: str | None) -> Settings:
-    return load(os.environ, flags if which is None else {**flags, "model": which})[0]
+    return load_settings(os.environ, flags if which is None else {**flags, "model": which})[0]
 
 
 def _child(module: str, settings: Settings, *options: str) -> int:

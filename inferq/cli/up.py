@@ -13,9 +13,10 @@ from inferq.cli.running import for_eyes, prepare_model, run_with
 from inferq.cli.terminal import run
 from inferq.errors import OperatorError
 from inferq.keyring import count_keys
+from inferq.loading import load_settings
 from inferq.local import LocalPipeline, Urls
 from inferq.runfile import default_state_dir
-from inferq.settings import Settings, exposed, load, unknown, with_values
+from inferq.settings import Settings, exposed, unknown, with_values
 
 
 class Ports(StrEnum):
@@ -37,7 +38,7 @@ def up(
 
     Without INFERQ_REDIS_URL it starts an embedded Valkey, with INFERQ_BROKER_URL=rabbitmq a private RabbitMQ.
     """
-    settings, _ = load(os.environ, flags)
+    settings, _ = load_settings(os.environ, flags)
     given = [field for field in flags if field.endswith("_port")]
     if ports is Ports.AUTO and given:
         raise OperatorError(f"--{given[0].replace('_', '-')} and --ports auto exclude each other: give one")
@@ -71,6 +72,7 @@ async def _up(settings: Settings, log: LogLines, *, keys: int, ports_auto: bool,
 
 def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
     rows = [
+        ("page", f"{urls.api}/"),
         ("API", urls.api),
         ("docs", f"{urls.api}/docs"),
         ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: inferq submit \'I loved it\''),

@@ -187,7 +187,9 @@ async def test_a_state_folder_has_one_user(pipeline: Up) -> None:
 
 
 async def test_a_private_rabbitmq_shows_the_queue(start_pipeline: StartPipeline) -> None:
-    """The management URL, user and password that it prints lead to the queue; killed, the node returns with it."""
+    """The management URL, user and password that it prints lead to the queue, and `/ops` links there; killed, the node
+    returns with it.
+    """
     up = start_pipeline(broker="private")
     found = re.search(r"RabbitMQ   (\S+)  user (\S+), password (\S+)", up.out)
     assert found is not None
@@ -196,6 +198,8 @@ async def test_a_private_rabbitmq_shows_the_queue(start_pipeline: StartPipeline)
     async with httpx.AsyncClient(trust_env=False, auth=(user, password)) as client:
         queues = json.loads((await client.get(f"{url}api/queues")).content)
     assert "inference.requests" in {queue["name"] for queue in queues}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        assert f'content="{url}"' in (await client.get(f"{up.api}/ops")).text
 
     killed = up.pid("rabbitmq")
     os.kill(killed, signal.SIGKILL)

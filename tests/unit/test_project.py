@@ -67,11 +67,26 @@ def test_the_readme_shows_what_came_out(block: str) -> None:
     assert len(rows) > 1, f"nothing between the README's marks for {block}"
 
 
+def _anchors(page: Path) -> set[str]:
+    """Return what a link may name in a page: its headings, as they are shown on the web."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_the_pages_lead_somewhere() -> None:
-    """Every relative link in the documentation names a file that exists."""
+    """Every relative link in the documentation names a file that exists, and a heading that is in it."""
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+            named = page.parent / link if link else page
+            assert named.exists(), f"{page.name} links to {link}"
+            assert not anchor or anchor in _anchors(named), f"{page.name} links to {link}#{anchor}"
+
+
+def test_the_index_has_every_page() -> None:
+    """Who reads docs/README.md finds all of docs/."""
+    index = _text("docs/README.md")
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
+    assert [page for page in pages if f"]({page})" not in index] == []
 
 
 @pytest.mark.parametrize("name", [*LOCKS, PEERS_LOCK])

@@ -58,6 +58,9 @@ CASES: dict[str, Case] = {
     "broker_url": _text(
         "amqp://u:p@h/v", "rabbitmq", *_URLS, "rabbit", allowed="rabbitmq or amqp://host:port"
     ),
+    "broker_ui_url": _text(
+        "https://rabbit.example/ui/", "http://h:15672", "amqp://h", "h", allowed="http://host:port"
+    ),
     "namespace": _text("", "t1:a.b_c-", "a b", "a/b", "ä", "a\n", "x" * 65, allowed="up to 64 letters"),
     "host": _text("::1", "localhost", "", "a b", "http://h", "x" * 256, allowed="a host name or address"),
     "ingress_port": _number(1, 65535),

@@ -1,0 +1,125 @@
+// The page of operations: asks for the statistics again and again, and shows them.
+
+import { call } from "./calls.js";
+import { draw_bars, draw_lines } from "./charts.js";
+import { at, el, put } from "./dom.js";
+import { latencies, sizes, sizes_text, tiles, tone } from "./figures.js";
+import { add } from "./history.js";
+import { key, key_dialog } from "./key.js";
+import { Letters } from "./letters.js";
+import * as place from "./place.js";
+import { wait_s } from "./retry.js";
+import { cure, fault } from "./words.js";
+
+const EVERY_MS = 2_000;
+
+let samples = [];
+let timer = null;
+let failures = 0;
+
+const ask_key = key_dialog(() => {
+  letters.known = null;
+  next(0);
+});
+const letters = new Letters(() => ask_key(key() ? "This key is not known here." : ""));
+
+function start() {
+  at("key-button").hidden = !place.keyed;
+  at("key-button").addEventListener("click", () => ask_key());
+  if (place.broker_ui) {
+    at("broker-ui").href = place.broker_ui;
+    at("broker-ui").hidden = false;
+  }
+  // What nobody looks at need not be asked for.
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && next(0));
+  show_charts();
+  draw_bars(at("sizes"), [], "No batch has run yet.");
+  if (place.keyed && !key()) {
+    told("refused", "no key");
+    ask_key();
+  } else next(0);
+}
+
+function next(ms) {
+  clearTimeout(timer);
+  timer = setTimeout(ask, ms);
+}
+
+async function ask() {
+  if (document.visibilityState !== "visible") return;
+  const answer = await call("v1/stats");
+  if (answer.ok) {
+    failures = 0;
+    told("open", "live");
+    show(answer.body);
+    next(EVERY_MS);
+    return;
+  }
+  failures += 1;
+  const seconds = wait_s(Math.min(failures, 4), answer.retry_after_s);
+  told(answer.status === 401 ? "refused" : "waiting", answer.status === 401 ? "no key" : "no answer", `${fault(answer.problem)}. ${cure(answer.problem)}`);
+  if (answer.status === 401) ask_key(key() ? "This key is not known here." : "");
+  else next(seconds * 1000);
+}
+
+function told(state, text, wrong = "") {
+  at("link").dataset.state = state;
+  put(at("link-text"), text);
+  put(at("notice"), wrong);
+}
+
+function show(stats) {
+  const { queue, batches } = stats;
+  samples = add(samples, { at: Date.now(), arrivals: queue.arrival_rate, ended: queue.drain_rate, depth: queue.depth });
+  show_charts();
+  show_tiles(tiles(stats));
+  draw_bars(at("sizes"), sizes(batches.size_histogram), sizes_text(batches));
+  put(at("sizes-text"), sizes_text(batches));
+  rows(at("latency"), latencies(stats.latency_ms));
+  show_batchers(stats.batchers);
+  letters.counted(queue.dead);
+}
+
+function show_charts() {
+  const now = Date.now();
+  const rates = [
+    { name: "arrivals", style: "s-a", says: "arrivals a second" },
+    { name: "ended", style: "s-b", says: "ended a second" },
+  ];
+  draw_lines(at("rates"), samples, rates, now);
+  draw_lines(at("depth"), samples, [{ name: "depth", style: "s-c", says: "jobs waiting" }], now);
+}
+
+function show_tiles(found) {
+  found.forEach(({ value, tone: how = "" }, index) => {
+    const tile = at("tiles").children[index];
+    tile.dataset.tone = how;
+    put(tile.lastChild, value);
+  });
+}
+
+function show_batchers(batchers) {
+  const body = at("batchers");
+  if (batchers.length === 0) {
+    body.replaceChildren(el("tr", {}, el("td", { colSpan: 7, className: "none" }, "No batcher is alive: jobs wait until one is.")));
+    return;
+  }
+  rows(
+    body,
+    batchers.map((one) => [
+      one.id,
+      el("span", { className: "state", "data-tone": tone(one.state) }, one.state),
+      one.fallback_reason ? el("span", { title: one.fallback_reason }, `${one.device} (not as asked for)`) : one.device,
+      one.model,
+      one.precision,
+      one.layout,
+      `${one.last_progress_s.toFixed(1)} s ago`,
+    ]),
+  );
+}
+
+function rows(body, cells) {
+  body.replaceChildren(...cells.map(([name, ...others]) => el("tr", {}, el("th", { scope: "row" }, name), ...others.map((cell) => el("td", {}, cell)))));
+}
+
+start();

@@ -1,0 +1,73 @@
+// A turn on the page: its lines with their answers, and below them what they took, or what is being waited for.
+
+import { Answer } from "./answer.js";
+import { summary } from "./company.js";
+import { el, put } from "./dom.js";
+import { count } from "./format.js";
+import { unfinished, unsent } from "./lines.js";
+
+export class TurnView {
+  /** `sending` returns the turn's sending, or null; `again` is called to send what was not accepted. */
+  constructor(turn, { sending, again }) {
+    this.turn = turn;
+    this.sending = sending;
+    this.answers = turn.lines.map((_, index) => new Answer(turn, index));
+    this.took = el("span", { className: "took" });
+    this.countdown = el("span", { className: "countdown", hidden: true });
+    this.now = el("button", { type: "button", className: "small", hidden: true, onclick: () => this.sending()?.again() }, "Try now");
+    this.stop = el("button", { type: "button", className: "small", hidden: true, onclick: () => this.sending()?.cancel() }, "Cancel");
+    this.again = el("button", { type: "button", className: "small", hidden: true, onclick: () => again(turn) });
+    const at = new Date(turn.at);
+    this.element = el(
+      "li",
+      { className: "turn" },
+      el("h2", { className: "when" }, "Sent ", el("time", { dateTime: at.toISOString() }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }))),
+      el("ol", { className: turn.lines.length > 1 ? "many" : "" }, ...this.answers.map((answer) => answer.element)),
+      el("p", { className: "foot" }, this.took, this.countdown, this.now, this.stop, this.again),
+    );
+    this.show();
+  }
+
+  /** Show the turn as it is now. */
+  show() {
+    const busy = this.sending()?.busy ?? false;
+    for (const answer of this.answers) answer.show(busy);
+    this.show_foot(busy);
+  }
+
+  /** Show a line whose record has changed, and those beside it that were run with it. */
+  show_line(line) {
+    const batch = line.record?.batch?.id;
+    for (const answer of this.answers) {
+      if (answer.line === line || (batch && answer.line.record?.batch?.id === batch)) answer.show(false);
+    }
+    this.show_foot(this.sending()?.busy ?? false);
+  }
+
+  /** Show how long it is until the next try. */
+  tick() {
+    const next_at = this.sending()?.next_at ?? null;
+    const seconds = next_at === null ? null : Math.max(0, Math.ceil((next_at - Date.now()) / 1000));
+    this.countdown.hidden = this.now.hidden = this.stop.hidden = seconds === null;
+    if (seconds !== null) put(this.countdown, `Again in ${seconds} s (try ${this.sending().tries + 1})`);
+  }
+
+  show_foot(busy) {
+    const left = this.turn.lines.filter(unsent).length;
+    this.tick();
+    this.again.hidden = left === 0 || busy || !this.countdown.hidden;
+    put(this.again, `Send ${left === this.turn.lines.length ? "again" : `the ${count(left, "line")} again`}`);
+    put(this.took, this.said(left));
+  }
+
+  said(left) {
+    const all = summary(this.turn.lines);
+    const open = this.turn.lines.filter(unfinished).length;
+    if (left === all.lines) return "";
+    if (open > 0) return `${all.answered} of ${count(all.lines, "line")} answered`;
+    if (all.answered === 0) return "";
+    const cached = all.cached ? `, ${all.cached} from the cache` : "";
+    const others = all.others ? `, shared with ${count(all.others, "other job")}` : "";
+    return `${count(all.lines, "line")} took ${count(all.passes, "forward pass", "forward passes")}${others}${cached}`;
+  }
+}

@@ -1,0 +1,220 @@
+"""The commands and programs of README.md and docs/, run as they stand there.
+
+A page's blocks are run in their order in one scratch folder, each in a shell that knows the variables of those before
+it. They talk to one pipeline that runs already; a block which is `make run` alone, with settings before it, starts
+another, and the rest of the page talks to that one.
+"""
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inferq.ports import LOOPBACK
+from tests.acceptance.conftest import SIMULATED
+from tests.acceptance.pages import REASONS, ROOT, Block, agrees, blocks, fences, pages
+from tests.acceptance.running import Up, environ
+from tests.support import eventually
+
+# What the pages say, and where it is in truth, is put right in `_here` alone.
+API, NOTIFIER, RECEIVER_PORT = "localhost:8080", "localhost:8081", 9000
+LONGEST_S = 60.0
+# Written by the benchmarks, with the command that was given.
+REPORTS = [page for page in pages() if re.fullmatch(r"docs/benchmarks/(?!README).*", page)]
+PAGES = [page for page in pages() if any(blocks(page))]
+# Each answer's status is told, apart from what is printed. The page's variables are kept for its next block,
+# which may be beside another pipeline.
+_SHELL = """curl() { command curl -w '%{stderr}status %{http_code}\\n' "$@"; }
+set -a; set -- "$INFERQ_URL" "$XDG_STATE_HOME"; if [ -f "$VARIABLES" ]; then . "$VARIABLES"; fi
+INFERQ_URL=$1; XDG_STATE_HOME=$2; shift 2
+"""
+_COMMAND = re.compile(r"\$ |(?:make|curl|git|pip|docker|bash|python|export|inferq|INFERQ_\w+=\S*) ")
+_KEEP = '\nexport -p > "$VARIABLES"\n'
+
+
+@pytest.fixture(scope="module")
+def receiver_port() -> int:
+    """A port that is free, for what the page has at 9000."""
+    with socket.socket() as found:
+        found.bind((LOOPBACK, 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, receiver_port: int) -> Iterator[Up]:
+    """A pipeline with the model that ships with the package, whose webhooks may go to the receiver."""
+    settings = {"model": "builtin", "device": "cpu", "webhook_hosts": f"{LOOPBACK}:{receiver_port}"}
+    running = Up(tmp_path_factory.mktemp("pages"), settings)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """The reader's folder, in which the commands are where the pages have them."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+async def _run(*argv: str, up: Up, folder: Path) -> tuple[str, str]:
+    """Run a program to its end beside the pipeline, and return what it printed."""
+    # The commands' own state folder is the pipeline's.
+    home = folder / f".state-{up.api.rpartition(':')[2]}"
+    if not home.exists():
+        home.mkdir()
+        (home / "inferq").symlink_to(up.state_dir)
+    known = {"XDG_STATE_HOME": str(home), "VARIABLES": str(folder / ".variables")}
+    running = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=folder,
+        env=environ({"url": up.api}) | known,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            output, errors = await running.communicate()
+    finally:
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
+    assert running.returncode == 0, output.decode() + errors.decode()
+    return output.decode(), errors.decode()
+
+
+def _places(up: Up) -> dict[str, str]:
+    return {
+        API: up.api.removeprefix("http://"),
+        NOTIFIER: up.push.removeprefix("ws://"),
+        "127.0.0.1:8080": up.api.removeprefix("http://"),
+        "127.0.0.1:8081": up.push.removeprefix("ws://"),
+    }
+
+
+def _here(text: str, up: Up) -> str:
+    """Return a page's commands with the addresses that the pipeline really has."""
+    for there, now in _places(up).items():
+        text = text.replace(there, now)
+    return text
+
+
+async def _checked(block: Block, up: Up, folder: Path) -> None:
+    """Run a block and compare: its requests' statuses, their bodies as comments show them, and the output below it."""
+    where = f"{block.page}:{block.line}"
+    text = _here(block.text, up)
+    argv = ("sh", "-euc", _SHELL + text + _KEEP) if block.kind == "sh" else (sys.executable, "-c", text)
+    output, errors = await _run(*argv, up=up, folder=folder)
+    statuses = [int(status) for status in re.findall(r"^status (\d+)$", errors, re.MULTILINE)]
+    said = block.said
+    assert len(statuses) == len(said), f"{where}: {len(said)} requests stand there:\n{errors}"
+    for number, (status, expected) in enumerate(zip(statuses, said, strict=True), 1):
+        assert status in expected.statuses, f"{where}: request {number} was answered {status}:\n{output}"
+        assert agrees(_here(expected.body, up), output), f"{where}: no {expected.body} in\n{output}"
+    assert "Connection closed: 44" not in output, f"{where}:\n{output}"
+    if block.shown is not None:
+        assert agrees(_here(block.shown, up), output), f"{where}: it printed\n{output}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_the_commands_of_a_page_work(up: Up, page: str, scratch: Path) -> None:
+    """Pasted into a shell they end well, every request is answered as is said, and what is printed is what is shown."""
+    own: Up | None = None
+    try:
+        for block in blocks(page):
+            if block.reason is not None:
+                continue
+            settings = block.starts
+            if settings is None:
+                await _checked(block, own or up, scratch)
+            elif settings:
+                assert own is None, f"{page} starts two pipelines"
+                given = {name: value.replace("@", f"@{scratch}/") for name, value in settings.items()}
+                own = Up(scratch / "pipeline", {"model": SIMULATED, **given})
+                own.start()
+    finally:
+        if own is not None:
+            own.stop()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_not_run_says_why(page: str) -> None:
+    """In a comment before the block, with a reason that is on the list and true of it."""
+    for block in blocks(page):
+        if block.reason is not None:
+            assert block.reason in REASONS, f"{page}:{block.line}"
+            assert re.search(REASONS[block.reason], block.text), f"{page}:{block.line} could be run"
+            assert block.starts is None, f"{page}:{block.line} is a pipeline that the tests start"
+
+
+def test_most_commands_are_run() -> None:
+    """A mark is an exception, and no mark stands anywhere but before a block of commands."""
+    every = [block for page in PAGES for block in blocks(page)]
+    marked = [block for block in every if block.reason is not None]
+    assert len(every) > 30
+    assert len(marked) * 4 <= len(every)
+    assert sum((ROOT / page).read_text("utf-8").count("<!-- not run") for page in pages()) == len(marked)
+
+
+def test_what_is_shown_has_to_come_out() -> None:
+    """Numbers and identities may differ, and what is left out; nothing else."""
+    assert agrees('{"job_id":"…","seq":3}', '{"job_id":"0f","seq":5}')
+    assert agrees("POSITIVE  0.9951  I …", "POSITIVE 0.9 I loved it\n")
+    assert not agrees('{"job_id":"…","seq":3}', '{"job_id":"0f"}')
+    assert not agrees("POSITIVE", "NEGATIVE")
+
+
+def test_a_comment_says_what_its_request_is_answered() -> None:
+    """The one above it or before it on the line; a request without one is to succeed."""
+    text = "curl a\ncurl b   # 200 or 409, says somebody\nx=$(curl c | head -1)\n# 404 {…}\n"
+    block = Block(page="", line=1, kind="sh", text=text, reason=None, shown=None)
+    assert [sorted(said.statuses) for said in block.said] == [[200, 202, 204], [200, 409], [404]]
+    assert block.said[2].body == "{…}"
+    assert block.starts is None
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page not in REPORTS])
+def test_no_command_hides_in_another_block(page: str) -> None:
+    """A block that is not `sh` is no command; reports of benchmarks show theirs as they were given."""
+    for kind in ("", "text", "console", "bash", "shell"):
+        for text in fences(page, kind):
+            assert not _COMMAND.match(text), f"{page}: {text}"
+
+
+async def test_the_receiver_of_the_page_proves_what_it_is_sent(up: Up, receiver_port: int) -> None:
+    """With the secret that the command prints it takes a webhook and prints what the page says."""
+    secret = await up.command("webhooks", "secret")
+    assert secret.code == 0, secret.err
+    (program,) = fences("docs/webhooks.md", "python")
+    receiver = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program.replace(str(RECEIVER_PORT), str(receiver_port)), secret.out.strip()),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert receiver.stdout is not None
+    try:
+        await eventually(lambda: _listens(receiver_port), 10, what="the receiver")
+        hook = f"http://{LOOPBACK}:{receiver_port}/"
+        submitted = await up.command("submit", "I loved it", "--webhook", hook)
+        assert submitted.code == 0, submitted.err
+        async with asyncio.timeout(30):
+            said = (await receiver.stdout.readline()).decode()
+    finally:
+        receiver.kill()
+        await receiver.wait()
+    assert f"`{said.strip()}`" in (ROOT / "docs/webhooks.md").read_text(encoding="utf-8")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex((LOOPBACK, port)) == 0
