@@ -43,6 +43,13 @@ NO_FIGURES: dict[str, dict[str, str]] = {
         "0.8 s, 1 s": "limits",
         "| 0.2 s | goes on as a miss": "a limit",
     },
+    "docs/deploy.md": {
+        "768 MB | volume `rabbitmq` | 60 s": "limits",
+        "1 GB | volume `redis` | 30 s": "limits",
+        "8080 | 512 MB | nothing | 20 s": "limits",
+        "8081 | 512 MB | nothing | 20 s": "limits",
+        "2 GB | nothing | 45 s": "limits",
+    },
     "docs/benchmarks/README.md": {
         "offers 150 jobs a second for 30 s": "the load that is asked for",
         "150 jobs a second on both brokers": "the load that is asked for",
