@@ -2,14 +2,18 @@
 
 Two jobs have one key when the same model, in the same precision, with the same options, reads the same input: then
 the answer of one is the answer of the other. What is hashed is one JSON array, so no two parts can run into each
-other; it opens with a version, which is raised when the parts change or the kept value does.
+other; it opens with a version, which is raised when the parts change or the kept value does. Tensors have names, types
+and shapes in the array, and their bytes behind it, whose length follows from these.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+
+from inferq.jobs import Job
+from inferq.tensors.tensor import Tensor
 
 VERSION: Final = 1
 
@@ -23,3 +27,20 @@ def cache_key(
     """Return the key as SHA-256 in hex; ``options`` holds JSON values alone."""
     parts = (VERSION, model_digest, precision, dict(options or {}), text)
     return hashlib.sha256(_encode(parts)).hexdigest()
+
+
+def tensor_key(*, model_digest: str, precision: str, inputs: Sequence[Tensor]) -> str:
+    """Return the key of tensors, in the order of the graph's inputs, as SHA-256 in hex."""
+    about = [(one.name, one.datatype, one.shape) for one in inputs]
+    total = hashlib.sha256(_encode((VERSION, model_digest, precision, {}, about)))
+    total.update(b"\n")
+    for one in inputs:
+        total.update(one.data)
+    return total.hexdigest()
+
+
+def job_key(job: Job, *, model_digest: str, precision: str) -> str:
+    """Return the key of what a job gives to a model."""
+    if job.inputs:
+        return tensor_key(model_digest=model_digest, precision=precision, inputs=job.inputs)
+    return cache_key(model_digest=model_digest, precision=precision, text=job.text)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from inferq.errors import IllegalTransition
+from inferq.tensors.tensor import Tensor
 
 
 class Status(StrEnum):
@@ -122,12 +123,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Times are milliseconds since the epoch; ``deadline_ms`` is absolute here, or None. ``cache`` is False when the
     caller wants an answer of its own: it is neither taken from a cache nor kept in one. ``owner`` names the API key
     that it came with, empty without keys; ``counted`` says that it counts towards that key's unfinished jobs.
-    ``webhook`` is the URL that is told of its end, empty for none.
+    ``webhook`` is the URL that is told of its end, empty for none. ``text`` is empty where ``inputs`` holds tensors.
     """
 
     job_id: str
     model: str
-    text: str
+    text: str = ""
     created_ms: int
     priority: Priority = Priority.INTERACTIVE
     deadline_ms: int | None = None
@@ -135,6 +136,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owner: str = ""
     counted: bool = False
     webhook: str = ""
+    inputs: tuple[Tensor, ...] = ()
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,20 +220,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _record_decoder = msgspec.json.Decoder(JobRecord)
-_result_decoder = msgspec.json.Decoder(Result)
 
 
 def decode_record(data: bytes) -> JobRecord:
     """Decode a record as polling and events show it; raises `msgspec.DecodeError` when it is none."""
     return _record_decoder.decode(data)
-
-
-def decode_result(data: bytes) -> Result:
-    """Decode a result as records hold it; raises ValueError when it is none."""
-    try:
-        return _result_decoder.decode(data)
-    except RecursionError:
-        raise ValueError("not a result") from None
 
 
 class OpenJob(msgspec.Struct, frozen=True, kw_only=True):

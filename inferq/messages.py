@@ -1,7 +1,8 @@
 """What travels: the queue message, the dead letter and the event.
 
 A queue message carries the whole job, so that a lost record can be rebuilt from it. Each form opens with its
-version; a reader refuses a version it does not know instead of guessing.
+version; a reader refuses a version it does not know instead of guessing. A job of tensors has a version of its own, so
+that a reader who knows texts alone does not take it for an empty one.
 
 An event is one header line, `version type job_id seq`, and the record as JSON after it. Who forwards the record
 need not decode it.
@@ -15,9 +16,11 @@ import msgspec
 
 from inferq.errors import Undecodable
 from inferq.jobs import ErrorCode, Job, Priority, Status
+from inferq.tensors.tensor import MAX_NAME, Tensor, TensorError, check_bytes
 from inferq.webhooks.url import MAX_URL
 
 VERSION = 1
+TENSOR_VERSION: Final = 2
 
 
 # The end of the year 9999, the last that a record can show.
@@ -43,7 +46,9 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
     v: int
     job_id: _JobId
     model: str
-    text: str
+    # One of them, as the version says.
+    text: str | msgspec.UnsetType = msgspec.UNSET
+    inputs: Annotated[list[Tensor], msgspec.Meta(min_length=1)] | msgspec.UnsetType = msgspec.UNSET
     created_ms: _Time
     priority: Priority = Priority.INTERACTIVE
     deadline_ms: _Time | None = None
@@ -125,10 +130,11 @@ def encode_job(job: Job) -> bytes:
     """Encode a queue message."""
     return _encoder.encode(
         _Message(
-            v=VERSION,
+            v=TENSOR_VERSION if job.inputs else VERSION,
             job_id=job.job_id,
             model=job.model,
-            text=job.text,
+            text=msgspec.UNSET if job.inputs else job.text,
+            inputs=list(job.inputs) or msgspec.UNSET,
             created_ms=job.created_ms,
             priority=job.priority,
             deadline_ms=job.deadline_ms,
@@ -150,24 +156,41 @@ def decode_job(body: bytes) -> Job:
         message: _Message | None = _message_decoder.decode(body)
     except _UNREADABLE:
         message = None
-    if message is None or message.v != VERSION:
+    if message is None or message.v not in (VERSION, TENSOR_VERSION):
         # To say why: the version comes first, since another one may have other fields.
         head = _decode(_version_decoder, body, "queue message")
-        if head.v != VERSION:
-            raise Undecodable(f"version {head.v} of the queue message is not understood, only {VERSION}")
+        if head.v not in (VERSION, TENSOR_VERSION):
+            understood = f"{VERSION} and {TENSOR_VERSION}"
+            raise Undecodable(f"version {head.v} of the queue message is not understood, only {understood}")
         message = _decode(_message_decoder, body, "queue message")
+    wanted = "text" if message.v == VERSION else "inputs"
+    if getattr(message, wanted) is msgspec.UNSET:
+        raise Undecodable(f"not a queue message: Object missing required field `{wanted}`")
     return Job(
         job_id=message.job_id,
         model=message.model,
-        text=message.text,
+        text=message.text if message.v == VERSION and message.text else "",
         created_ms=message.created_ms,
         priority=message.priority,
         deadline_ms=message.deadline_ms,
+        inputs=_checked(message.inputs) if message.v == TENSOR_VERSION and message.inputs else (),
         cache=message.cache is not False,
         owner=message.owner or "",
         counted=message.counted is True,
         webhook=message.webhook or "",
     )
+
+
+def _checked(inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Return tensors whose bytes are as their shapes say; raises `Undecodable`."""
+    for index, tensor in enumerate(inputs):
+        try:
+            if not 1 <= len(tensor.name) <= MAX_NAME:
+                raise TensorError(f"must have a name of 1 to {MAX_NAME} characters")
+            check_bytes(tensor)
+        except TensorError as error:
+            raise Undecodable(f"not a queue message: input {index} {error.detail}") from None
+    return tuple(inputs)
 
 
 def job_id_of(body: bytes) -> str | None:

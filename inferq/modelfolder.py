@@ -1,4 +1,7 @@
-"""A model folder: ``model.onnx``, tokenizer files and ``config.json``; found, checked, digested.
+"""A model folder: ``model.onnx``, for a text model with tokenizer files and ``config.json``; found, checked, digested.
+
+A folder with a tokenizer holds a text model. Without one its graph takes tensors, and ``model.onnx`` alone makes it;
+but where ``config.json`` is there and the graph takes token ids, the tokenizer was forgotten, and that is refused.
 
 Beside ``model.onnx``, which is fp32, it may hold the same model in other precisions, each in a file of its own.
 
@@ -16,6 +19,8 @@ from typing import Any, Final
 from inferq.errors import OperatorError
 from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
 from inferq.onnxfile import external_files
+from inferq.onnxsignature import read_signature
+from inferq.tensors.signature import Signature
 
 MODEL_FILE: Final = "model.onnx"
 MODEL_FILES: Final = {"fp32": MODEL_FILE, "int8": "model.int8.onnx", "fp16": "model.fp16.onnx"}
@@ -26,6 +31,8 @@ DEFAULT_MAX_LENGTH: Final = 512
 TOKENIZER_SETS: Final = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 # These architectures number positions from the padding id on, so they have fewer than the config says.
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
+# What the graph of a text model takes.
+TEXT_INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 _LFS_POINTER: Final = b"version https://git-lfs"
 _EXPORT: Final = "make one with: inferq model export <Hugging Face id or folder> <target>"
 
@@ -39,13 +46,17 @@ def no_progress(what: str, done_bytes: int, total_bytes: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFolder:
-    """A checked model folder; ``labels`` is empty when the config has none, ``note`` is for the operator."""
+    """A checked model folder; ``labels`` is empty when the config has none, ``note`` is for the operator.
+
+    ``signature`` is what the graph of a tensor model takes and gives; it is None for a text model.
+    """
 
     path: Path
     name: str
     labels: tuple[str, ...]
     max_length: int
     note: str | None = None
+    signature: Signature | None = None
 
 
 def resolve(
@@ -88,7 +99,7 @@ def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
         raise OperatorError(f"there is no model folder {path}: INFERQ_MODEL takes {ALLOWED}")
     _check_weights(path)
     if not any(all((path / file).is_file() for file in files) for files in TOKENIZER_SETS):
-        raise OperatorError(f"model folder {path} has no tokenizer (tokenizer.json): {_EXPORT}")
+        return _tensor_folder(path, name, note)
     config = read_json(path / CONFIG_FILE)
     labels = _labels(config, path)
     return ModelFolder(path=path, name=name, labels=labels, max_length=_max_length(config, path), note=note)
@@ -121,6 +132,17 @@ def digest(folder: Path) -> str:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return total.hexdigest()
+
+
+def _tensor_folder(path: Path, name: str, note: str | None) -> ModelFolder:
+    model = path / MODEL_FILE
+    try:
+        signature = read_signature(model)
+    except ValueError as error:
+        raise OperatorError(f"{model} cannot be served: {error}; export it anew so") from error
+    if (path / CONFIG_FILE).is_file() and TEXT_INPUTS.issuperset(port.name for port in signature.inputs):
+        raise OperatorError(f"model folder {path} has no tokenizer (tokenizer.json): {_EXPORT}")
+    return ModelFolder(path=path, name=name, labels=(), max_length=1, note=note, signature=signature)
 
 
 def _check_weights(path: Path) -> None:

@@ -50,6 +50,10 @@ class Settings:
     webhook_secret: str = field(repr=False)
     webhook_retry_ms: int
     model: str
+    models: str
+    serves: str
+    max_input_bytes: int
+    max_output_bytes: int
     device: str
     precision: str
     batch_policy: str
@@ -82,6 +86,11 @@ class Settings:
     def model_name(self) -> str:
         """What records and queues call the model."""
         return parse_model(self.model).name
+
+    @property
+    def served(self) -> str:
+        """The name of the model that a batcher with these settings serves."""
+        return self.serves or self.model_name
 
     @property
     def prefetch(self) -> int:

@@ -15,12 +15,12 @@ from inferq.jobs import (
     Job,
     JobError,
     Move,
-    Result,
     Status,
     Timings,
     WebhookState,
     isoformat,
 )
+from inferq.results import AnyResult, encode_result
 from inferq.webhooks.url import host_of
 
 _encode = msgspec.json.Encoder().encode
@@ -79,7 +79,7 @@ def start(origin: Origin) -> Step:
 def finish(
     origin: Origin,
     *,
-    result: Result,
+    result: AnyResult,
     timings: Timings,
     batch: BatchInfo | None,
     ended_ms: float,
@@ -90,7 +90,7 @@ def finish(
     ``cached`` says that the result was found and not computed; then ``batch`` is None.
     """
     fields: dict[str, bytes | str] = {
-        "result": _encode(result),
+        "result": encode_result(result),
         "ended_ms": f"{ended_ms:.3f}",
         "timings_ms": _timings(timings),
     }
@@ -151,9 +151,9 @@ def birth_fields(origin: Origin, *, due_ms: int) -> Sequence[bytes | str | int]:
     return fields
 
 
-def answer_fields(job: Job, result: Result) -> Sequence[bytes | str | int]:
+def answer_fields(job: Job, result: AnyResult) -> Sequence[bytes | str | int]:
     """The fields of a record that is born with its result, as name, value, name, value."""
-    return [*_described(job), "result", _encode(result), "cached", "true"]
+    return [*_described(job), "result", encode_result(result), "cached", "true"]
 
 
 def _timings(timings: Timings) -> str:

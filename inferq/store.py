@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from inferq.durability import Weakness, weaknesses
 from inferq.errors import Unavailable
-from inferq.jobs import BIRTHS, Birth, Job, OpenJob, Result, decode_result
+from inferq.jobs import BIRTHS, Birth, Job, OpenJob
 from inferq.moves import MOST_JOBS, Call, move_calls, moves, rebuilt_as
 from inferq.names import Names
 from inferq.redis import Client, evaluate, evaluate_many, translated
+from inferq.results import AnyResult, decode_result, encode_result
 from inferq.rows import FIELDS, NO_ROW, OPEN_FIELDS, Row, is_late, open_job, owner_of, render
 from inferq.scripts import ANSWER, BURIED, CREATE, MOVE, REBUILD
 from inferq.steps import NO_TIMINGS, Moved, Origin, Step, answer_fields, birth_fields, expire
@@ -28,7 +28,6 @@ GRACE_S: Final = 3600
 ID_TAKEN: Final = "the new job's id is taken"
 
 _log = structlog.get_logger(__name__)
-_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +114,7 @@ class Store:
         if not created:
             raise Unavailable(ID_TAKEN)
 
-    async def answer(self, job: Job, result: Result) -> None:
+    async def answer(self, job: Job, result: AnyResult) -> None:
         """Create the record of a job that is answered from the cache: done from the first, and announced.
 
         Raises:
@@ -130,19 +129,19 @@ class Store:
         if not created:
             raise Unavailable(ID_TAKEN)
 
-    async def keep_results(self, results: Mapping[str, Result]) -> None:
+    async def keep_results(self, results: Mapping[str, AnyResult]) -> None:
         """Keep results under their cache keys in one pipelined write; one that is there already stands."""
         if not results:
             return
         async with translated("keep the results"):
             await self._redis.commands.call_all(
                 [
-                    ("SET", self.names.cache(key), _encode(result), "NX", "EX", self._result_ttl_s)
+                    ("SET", self.names.cache(key), encode_result(result), "NX", "EX", self._result_ttl_s)
                     for key, result in results.items()
                 ]
             )
 
-    async def cached_result(self, key: str) -> Result | None:
+    async def cached_result(self, key: str) -> AnyResult | None:
         """Return the result that is kept under a cache key; what is no result counts as none."""
         async with translated("answer"):
             (value,) = await self._redis.commands.call_many([("GET", self.names.cache(key))])

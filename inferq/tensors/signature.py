@@ -111,7 +111,7 @@ def vector_tensor(values: Sequence[float], port: Port) -> Tensor:
 def zeros(
     signature: Signature, rows: int, *, axes: Sequence[tuple[int, ...]] | None = None
 ) -> tuple[Tensor, ...]:
-    """Return inputs of ``rows`` rows that are all zero; ``axes`` are the further ones of each, 1 where they are free."""
+    """Return inputs of ``rows`` rows, all zero; ``axes`` are the further ones of each, 1 where they are free."""
     made = []
     for number, port in enumerate(signature.inputs):
         assert port.shape is not None, "an input has a shape"

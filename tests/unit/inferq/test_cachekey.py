@@ -5,8 +5,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from inferq.cachekey import cache_key
+from inferq.cachekey import cache_key, job_key, tensor_key
+from inferq.jobs import Job
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.tensor import Tensor
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 # Few letters, and those that JSON itself is made of: the nearer two tuples lie, the sooner they would collide.
@@ -79,3 +83,22 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _sorted(value[name]) for name in sorted(value)}
     return [_sorted(one) for one in value] if isinstance(value, list) else value
+
+
+def test_tensors_have_keys_of_their_own() -> None:
+    """Name, type, shape, order and bytes each make another key, and so does the model; a job's key is its input's."""
+    one = Tensor(name="x", datatype=Datatype.INT8, shape=(2, 1), data=b"ab")
+    others = [
+        replace(one, name="y"), replace(one, datatype=Datatype.UINT8), replace(one, shape=(1, 2)),
+        replace(one, data=b"ac"),
+    ]  # fmt: skip  # a list
+    given = [[one], *([other] for other in others), [one, others[0]], [others[0], one]]
+    keys = [tensor_key(model_digest="d", precision="p", inputs=inputs) for inputs in given]
+    keys.append(tensor_key(model_digest="e", precision="p", inputs=[one]))
+    assert len(set(keys)) == len(keys)
+    job = Job(job_id="a", model="m", created_ms=1, inputs=(one,))
+    assert job_key(job, model_digest="d", precision="p") == keys[0]
+    text = Job(job_id="a", model="m", created_ms=1, text="t")
+    assert job_key(text, model_digest="d", precision="p") == cache_key(
+        model_digest="d", precision="p", text="t"
+    )

@@ -20,10 +20,8 @@ from inferq.jobs import (
     JobRecord,
     Move,
     Priority,
-    Result,
     Status,
     decode_record,
-    decode_result,
     isoformat,
     sources,
     target,
@@ -124,25 +122,6 @@ def test_the_record_reads_as_the_contract_shows_it() -> None:
     for name in ("created_at", "started_at", "finished_at"):
         assert datetime.fromisoformat(again.pop(name)) == datetime.fromisoformat(wanted.pop(name))
     assert again == wanted
-
-
-def test_a_result_reads_back() -> None:
-    """What a record or the cache holds of an answer is that answer again."""
-    result = Result(label="é", score=0.75, scores={"é": 0.75, "b": 0.25}, truncated=True)
-    assert decode_result(msgspec.json.encode(result)) == result
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"", b"null", b"[]", b"{}", b"\xff", b'{"label":"a","score":1.0,"scores":{},"truncated":0}',
-        b'{"label":"a","score":1e999,"scores":{},"truncated":true}', b'{"x":' + b"[" * 100_000,
-    ],
-)  # fmt: skip  # a list of bytes
-def test_what_is_no_result_is_refused(data: bytes) -> None:
-    """Whoever reads what somebody else may have written meets one kind of error."""
-    with pytest.raises(ValueError, match=r"."):
-        decode_result(data)
 
 
 @pytest.mark.parametrize("status", Status)

@@ -114,6 +114,10 @@ CASES: dict[str, Case] = {
     ),
     "webhook_retry_ms": _number(10, 3_600_000),
     "model": _text("simulated:1,2", "/models/m", "hub:", "hub:a/b/c", allowed="hub: takes <owner>/<name>"),
+    "models": _text("/models", "models", allowed="anything"),
+    "serves": _text("mlp", "", "a b", "a/b", "x" * 101, allowed="the name of a model"),
+    "max_input_bytes": _number(1024, 8_388_608),
+    "max_output_bytes": _number(1024, 262_144),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
     "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),
     "batch_policy": _text("fixed", "greedy", "", "slo2", "Fixed", allowed="one of fixed, greedy, slo"),
@@ -158,7 +162,7 @@ def test_each_setting_is_one_field_one_row_and_one_case() -> None:
     names = [field.name for field in fields(Settings)]
     assert [option.field for option in OPTIONS] == names
     assert list(CASES) == names
-    assert [field for field, case in CASES.items() if not case.bad] == ["cache_dir"]
+    assert [field for field, case in CASES.items() if not case.bad] == ["models", "cache_dir"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""The models of one deployment. Pure; `inferq.modelsroot` reads them.
+
+The model of ``INFERQ_MODEL`` is the default one and has the plain queues. Each folder directly in ``INFERQ_MODELS`` is
+a further model by the folder's name, which becomes part of its queues' names. So a name whose last part, behind a dot,
+is what another queue's name ends with is refused: two models would share a queue.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from inferq.errors import OperatorError
+from inferq.tensors.signature import Signature
+
+# Each has two queues, and under one supervisor a batcher.
+MOST_MODELS: Final = 64
+_RESERVED: Final = frozenset({"bulk", "dead", "dropped"})
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
+
+
+class Task(StrEnum):
+    """What a model reads and answers."""
+
+    TEXT = "text"
+    TENSOR = "tensor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """One model: ``spec`` is what ``INFERQ_MODEL`` would say of it, ``signature`` what tensors it takes and gives."""
+
+    name: str
+    spec: str
+    task: Task
+    signature: Signature | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """Every model by its name, the default one among them."""
+
+    default: str
+    models: Mapping[str, ModelCard]
+
+    @property
+    def tensor_models(self) -> list[ModelCard]:
+        """The models that take tensors."""
+        return [card for card in self.models.values() if card.task is Task.TENSOR]
+
+    @property
+    def default_tensor(self) -> ModelCard | None:
+        """The model of tensors that name none: the default one if it takes them, else the only one that does."""
+        tensor_models = self.tensor_models
+        own = [card for card in tensor_models if card.name == self.default]
+        (only,) = own or (tensor_models if len(tensor_models) == 1 else [None])
+        return only
+
+
+def check_names(names: Iterable[str], *, root: str) -> list[str]:
+    """Return the names of the folders in ``root`` in their order.
+
+    Raises:
+        OperatorError: a name cannot be a queue's, or there are too many.
+    """
+    found = sorted(names)
+    if len(found) > MOST_MODELS:
+        raise OperatorError(
+            f"INFERQ_MODELS={root!r} holds {len(found)} folders: take out all but {MOST_MODELS}"
+        )
+    for name in found:
+        last = name.rpartition(".")[2]
+        if not _NAME.fullmatch(name):
+            raise OperatorError(
+                f"INFERQ_MODELS={root!r} holds the folder {name!r}: rename it, a model's name is 1 to 100 of"
+                " A-Z a-z 0-9 . _ - and begins with no dot"
+            )
+        if last in _RESERVED or (last.isdigit() and last.isascii()):
+            raise OperatorError(
+                f"INFERQ_MODELS={root!r} holds the folder {name!r}, and another queue's name may end with .{last}:"
+                f" rename it, {name.replace('.', '-')}-model say"
+            )
+    return found

@@ -1,0 +1,84 @@
+"""Reads the models of a deployment from their folders; what they are is said in `inferq.catalog`.
+
+Read once, at a process's start: whoever adds a model starts the deployment anew. The folder of ``INFERQ_MODEL`` need
+not be where the ingress is: then, and for a model from the hub, it takes the default one for a text model, as most are.
+"""
+
+from pathlib import Path
+
+from inferq.catalog import Catalog, ModelCard, Task, check_names
+from inferq.errors import OperatorError
+from inferq.modelfolder import check
+from inferq.modelspec import ModelKind, parse
+from inferq.settings import Settings
+
+
+def model_names(settings: Settings) -> list[str]:
+    """Name every model of the deployment, the default one first.
+
+    Raises:
+        OperatorError: the folder of models is not there, or one in it has a name that cannot be.
+    """
+    return [settings.model_name, *_folders(settings)]
+
+
+def read_catalog(settings: Settings) -> Catalog:
+    """Read every model's folder.
+
+    Raises:
+        OperatorError: one cannot be served; the text says why, and the cure.
+    """
+    cards = [_default_card(settings)]
+    for name, path in _folders(settings).items():
+        folder = check(path, name=name)
+        task = Task.TEXT if folder.signature is None else Task.TENSOR
+        cards.append(ModelCard(name=name, spec=str(path), task=task, signature=folder.signature))
+    return Catalog(default=settings.model_name, models={card.name: card for card in cards})
+
+
+def served_spec(settings: Settings) -> str:
+    """Return what ``INFERQ_MODEL`` would say of the model that a batcher with these settings serves.
+
+    Raises:
+        OperatorError: no model has that name.
+    """
+    if settings.served == settings.model_name:
+        return settings.model
+    folders = _folders(settings)
+    if settings.served not in folders:
+        raise OperatorError(
+            f"INFERQ_SERVES={settings.serves!r}: there is no such model, only"
+            f" {', '.join([settings.model_name, *folders])}"
+        )
+    return str(folders[settings.served])
+
+
+def _default_card(settings: Settings) -> ModelCard:
+    spec = parse(settings.model)
+    signature = None
+    if spec.kind is ModelKind.FOLDER and spec.path is not None and Path(spec.path).is_dir():
+        signature = check(Path(spec.path), name=spec.name).signature
+    task = Task.TEXT if signature is None else Task.TENSOR
+    return ModelCard(name=spec.name, spec=settings.model, task=task, signature=signature)
+
+
+def _folders(settings: Settings) -> dict[str, Path]:
+    """Return the folders of the further models by name; the default model's own, if it lies there, is left out."""
+    if not settings.models:
+        return {}
+    root = Path(settings.models).absolute()
+    if not root.is_dir():
+        raise OperatorError(
+            f"INFERQ_MODELS={settings.models!r} is no folder: name the one that holds your models"
+        )
+    default = parse(settings.model)
+    # What is hidden is a tool's own, as a version control's.
+    found = {path.name: path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    folders = {name: found[name] for name in check_names(found, root=settings.models)}
+    own = folders.pop(default.name, None)
+    if own is not None and (default.path is None or Path(default.path).resolve() != own.resolve()):
+        raise OperatorError(
+            f"INFERQ_MODELS={settings.models!r} holds the folder {default.name!r}, which is the name of the model in"
+            f" INFERQ_MODEL: rename it, or set INFERQ_MODEL={own}"
+        )
+    return folders
