@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -16,16 +17,27 @@ from batcher.planner import Planner
 from batcher.policy import make_policy
 from batcher.settling import Settler
 from batcher.tally import Tally
+from batcher.task import Task
+from batcher.tensortask import TensorTask
+from batcher.texttask import TextTask
 from batcher.tokenizer import TextTokenizer
 from batcher.warmup import Warmth, warm_up
-from batcher.wire import Load, Loaded
+from batcher.wire import MAX_FRAME_BYTES, Load, Loaded
 from batcher.worker import Worker
 from inferq.cpus import available_cpus
 from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelKind, parse
+from inferq.modelsroot import served_spec
 from inferq.precision import note
 from inferq.settings import Settings
 from inferq.store import Store
+from inferq.tensors.signature import Signature, zeros
+
+# Of tensors in a batch: half of what a frame to the engine may have.
+MOST_BATCH_BYTES: Final = MAX_FRAME_BYTES // 2
+
+Reader = TextTokenizer | Signature
+"""What turns a job into the engine's input."""
 
 _log = structlog.get_logger(__name__)
 
@@ -45,13 +57,15 @@ class Assembly:
 async def assemble(
     settings: Settings,
     engine: Engine,
-    tokenizer: TextTokenizer,
+    reader: Reader,
     store: Store,
     tally: Tally,
     *,
     batcher_id: str,
 ) -> Assembly:
     """Load the model, measure what its batches cost, and return the whole; ``engine`` is the caller's to stop.
+
+    ``reader`` is the text model's tokenizer, or what the tensor model takes.
 
     Raises:
         OperatorError: the model cannot be loaded, or does not run.
@@ -65,21 +79,27 @@ async def assemble(
         fallback=loaded.fallback_reason,
         load_ms=round(loaded.load_ms),
     )
-    spec = parse(settings.model)
+    spec = parse(served_spec(settings))
     remark = None if spec.kind is ModelKind.SIMULATED else note(settings.precision, loaded.device)
     if remark is not None:
         _log.warning("batcher.precision", note=remark)
+    signature = reader if isinstance(reader, Signature) else None
+    most_rows = settings.max_batch_size if signature is None else _most_rows(settings, signature)
     warmth = await warm_up(
         engine,
         threads=settings.threads or max(1, available_cpus() // settings.batchers),
         sessions=settings.sessions,
         device=loaded.device,
         simulated=spec if spec.kind is ModelKind.SIMULATED else None,
-        max_length=min(loaded.max_length, tokenizer.max_length),
-        max_rows=settings.max_batch_size,
+        max_length=loaded.max_length
+        if isinstance(reader, Signature)
+        else min(loaded.max_length, reader.max_length),
+        max_rows=most_rows,
         max_tokens=settings.max_batch_tokens,
+        signature=signature,
     )
-    planner = _planner(settings, warmth)
+    task = _task(settings, reader, loaded)
+    planner = _planner(settings, warmth, most_rows)
     _log.info(
         "batcher.warm",
         layout=warmth.layout.text,
@@ -93,7 +113,7 @@ async def assemble(
     worker = Worker(
         planner=planner,
         intake=Intake(
-            tokenizer=tokenizer,
+            task=task,
             tally=tally,
             cache=None if settings.cache == "off" else cache,
             model_digest=loaded.digest,
@@ -102,13 +122,14 @@ async def assemble(
             clock=time.monotonic,
         ),
         engine=engine,
+        task=task,
         ledger=ledger,
         settler=Settler(
             ledger,
             tally,
             cache,
             batcher_id=batcher_id,
-            labels=loaded.labels,
+            task=task,
             shared=settings.cache == "shared",
         ),
         undertaker=Undertaker(ledger, tally, batcher_id=batcher_id, max_attempts=settings.max_attempts),
@@ -120,27 +141,42 @@ async def assemble(
     return Assembly(engine=engine, loaded=loaded, warmth=warmth, planner=planner, cache=cache, worker=worker)
 
 
-def make_engine(settings: Settings, folder: ModelFolder | None, tokenizer: TextTokenizer) -> Engine:
-    """Return an engine for the settings' model, not started."""
+def make_engine(settings: Settings, folder: ModelFolder | None, reader: Reader) -> Engine:
+    """Return an engine for the model that these settings serve, not started."""
     return Engine(
         Load(
-            spec=settings.model,
+            spec=served_spec(settings),
             folder=str(folder.path) if folder is not None else None,
             device=settings.device,
             precision=settings.precision,
+            max_output_bytes=settings.max_output_bytes,
         ),
-        pad_id=tokenizer.pad_id,
+        pad_id=0 if isinstance(reader, Signature) else reader.pad_id,
     )
 
 
-def _planner(settings: Settings, warmth: Warmth) -> Planner[Item]:
+def _task(settings: Settings, reader: Reader, loaded: Loaded) -> Task:
+    if not isinstance(reader, Signature):
+        return TextTask(reader, loaded.labels)
+    return TensorTask(
+        reader, max_input_bytes=settings.max_input_bytes, max_output_bytes=settings.max_output_bytes
+    )
+
+
+def _most_rows(settings: Settings, signature: Signature) -> int:
+    """Return the most jobs of a batch: one where they cannot share it, fewer where their tensors are large."""
+    if not signature.shared:
+        return 1
+    row_bytes = sum(len(tensor.data) for tensor in zeros(signature, 1))
+    return max(1, min(settings.max_batch_size, MOST_BATCH_BYTES // row_bytes))
+
+
+def _planner(settings: Settings, warmth: Warmth, most_rows: int) -> Planner[Item]:
     return Planner(
-        policy=make_policy(
-            settings.batch_policy, max_batch_size=settings.max_batch_size, max_wait_ms=settings.max_wait_ms
-        ),
+        policy=make_policy(settings.batch_policy, max_batch_size=most_rows, max_wait_ms=settings.max_wait_ms),
         lane=CostModel(warmth.lane),
         wide=CostModel(warmth.wide) if warmth.wide else None,
         lanes=warmth.layout.runs,
-        max_batch_size=settings.max_batch_size,
+        max_batch_size=most_rows,
         max_batch_tokens=settings.max_batch_tokens,
     )

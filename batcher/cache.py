@@ -10,7 +10,7 @@ Rules:
 
 from collections import OrderedDict
 
-from inferq.jobs import Result
+from inferq.results import AnyResult
 
 
 class ResultCache:
@@ -18,7 +18,7 @@ class ResultCache:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._results: OrderedDict[str, Result] = OrderedDict()
+        self._results: OrderedDict[str, AnyResult] = OrderedDict()
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -26,7 +26,7 @@ class ResultCache:
     def __len__(self) -> int:
         return len(self._results)
 
-    def get(self, key: str) -> Result | None:
+    def get(self, key: str) -> AnyResult | None:
         """Return the result for a key and make it recent; None when there is none."""
         found = self._results.get(key)
         if found is not None:
@@ -36,7 +36,7 @@ class ResultCache:
             self.misses += 1
         return found
 
-    def put(self, key: str, result: Result) -> None:
+    def put(self, key: str, result: AnyResult) -> None:
         """Keep a result, unless the key has one; the least recently used goes when there is no room."""
         if not self._size:
             return

@@ -22,14 +22,18 @@ from batcher.wire import (
     Loaded,
     LoadFailed,
     Logits,
+    Ran,
+    RanTensors,
     WireError,
     pack_run,
+    pack_tensors,
 )
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.errors import OperatorError
+from inferq.tensors.tensor import Tensor
 
-__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost"]
+__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "TensorAnswer"]
 
 # A large model on a cold disk takes its time; past this the start has failed.
 LOAD_TIMEOUT_S: Final = 300.0
@@ -46,6 +50,14 @@ class Answer:
     """What a batch gave: logits (rows, labels), and how long the model took."""
 
     logits: Logits
+    compute_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorAnswer:
+    """What a batch of tensors gave: each output of the graph for all of it, and how long the model took."""
+
+    outputs: Sequence[Tensor]
     compute_ms: float
 
 
@@ -115,10 +127,23 @@ class Engine:
         wide = wide and self.layout.wide_threads > 0
         run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide)
         ran = await link.run(run, timeout_ms=timeout_ms)
+        if not isinstance(ran, Ran):
+            raise BatchRaised("the engine answered tokens with tensors")
         try:
             return Answer(logits=ran.matrix(), compute_ms=ran.compute_ms)
         except WireError as error:
             raise BatchRaised(str(error)) from None
+
+    async def run_tensors(
+        self, jobs: Sequence[Sequence[Tensor]], *, timeout_ms: float, wide: bool = False
+    ) -> TensorAnswer:
+        """Run one batch of jobs of one group, each with its inputs in the order of the graph; otherwise as `run`."""
+        link = await self._living()
+        wide = wide and self.layout.wide_threads > 0
+        ran = await link.run(pack_tensors(next(self._ids), jobs, wide=wide), timeout_ms=timeout_ms)
+        if not isinstance(ran, RanTensors):
+            raise BatchRaised("the engine answered tensors with logits")
+        return TensorAnswer(outputs=ran.outputs, compute_ms=ran.compute_ms)
 
     async def _living(self) -> EngineLink:
         await self._up.wait()

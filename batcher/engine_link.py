@@ -26,8 +26,10 @@ from batcher.wire import (
     FromEngine,
     Load,
     Ran,
+    RanTensors,
     Run,
     RunFailed,
+    RunTensors,
     WireError,
     batcher_reader,
     encode,
@@ -71,7 +73,7 @@ class _Flight:
     """A run that the process has and has not answered."""
 
     rows: int
-    answer: asyncio.Future[Ran]
+    answer: asyncio.Future[Ran | RanTensors]
     timer: asyncio.TimerHandle
 
 
@@ -110,7 +112,7 @@ class EngineLink:
             self._lose("the engine did not answer in time", hung=True, spare=True)
             raise
 
-    async def run(self, run: Run, *, timeout_ms: float) -> Ran:
+    async def run(self, run: Run | RunTensors, *, timeout_ms: float) -> Ran | RanTensors:
         """Send a run and return its answer.
 
         Raises:
@@ -123,9 +125,10 @@ class EngineLink:
         except WireError as error:
             raise BatchRaised(str(error)) from None
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Ran] = loop.create_future()
+        answer: asyncio.Future[Ran | RanTensors] = loop.create_future()
         timer = self._await_answer(run.run_id, timeout_ms)
-        self._flights[run.run_id] = _Flight(rows=run.rows, answer=answer, timer=timer)
+        rows = run.rows if isinstance(run, Run) else len(run.rows)
+        self._flights[run.run_id] = _Flight(rows=rows, answer=answer, timer=timer)
         # What waits to be written is bounded by the caller's lanes, and its time runs already.
         self._writer.write(frame)
         return await answer
@@ -160,7 +163,7 @@ class EngineLink:
         self._lose(detail)
 
     def _take(self, message: FromEngine) -> None:
-        if not isinstance(message, Ran | RunFailed):
+        if not isinstance(message, Ran | RanTensors | RunFailed):
             if not self._asked:
                 raise WireError("an answer that nobody asked for")
             asked = self._asked.popleft()
@@ -168,16 +171,16 @@ class EngineLink:
                 asked.set_result(message)
             return
         flight = self._flights.get(message.run_id)
-        if flight is None or (isinstance(message, Ran) and message.rows != flight.rows):
+        if flight is None or (not isinstance(message, RunFailed) and message.rows != flight.rows):
             raise WireError("an answer that fits no run")
         del self._flights[message.run_id]
         flight.timer.cancel()
         if flight.answer.done():
             return
-        if isinstance(message, Ran):
-            flight.answer.set_result(message)
-        else:
+        if isinstance(message, RunFailed):
             flight.answer.set_exception(BatchRaised(message.detail))
+        else:
+            flight.answer.set_result(message)
 
     def _await_answer(self, run_id: int, timeout_ms: float) -> asyncio.TimerHandle:
         loop = asyncio.get_running_loop()

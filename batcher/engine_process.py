@@ -21,7 +21,9 @@ import numpy as np
 
 from batcher.layout import Layout, LayoutRefused
 from batcher.model import Model, load
+from batcher.tensormodel import TensorModel
 from batcher.wire import (
+    MAX_FRAME_BYTES,
     Arrange,
     Arranged,
     ArrangeFailed,
@@ -31,18 +33,24 @@ from batcher.wire import (
     Loaded,
     LoadFailed,
     Ran,
+    RanTensors,
     Run,
     RunFailed,
+    RunTensors,
     ToEngine,
     WireError,
     encode,
     engine_reader,
 )
+from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import check, digest
 from inferq.modelspec import parse
+from inferq.tensors.tensor import Tensor
 
 RECEIVE_BYTES: Final = 1 << 20
+# An answer of more would fit no frame beside what else is in it.
+MOST_OUTPUT_BYTES: Final = MAX_FRAME_BYTES - (1 << 16)
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -51,7 +59,8 @@ class Engine:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._sending = connection, threading.Lock()
-        self._model: Model | None = None
+        self._model: Model | TensorModel | None = None
+        self._max_output_bytes = 0
         self._runs = 1
         self._lanes, self._wide = _threads(1), _threads(1)
 
@@ -64,6 +73,8 @@ class Engine:
                 self._send(self._arrange(message))
             case Run():
                 self._begin(message)
+            case RunTensors():
+                self._begin_tensors(message)
 
     def _load(self, message: Load) -> Loaded | LoadFailed:
         started = time.perf_counter()
@@ -73,11 +84,17 @@ class Engine:
         try:
             spec = parse(message.spec)
             folder = check(Path(message.folder), name=spec.name) if message.folder is not None else None
-            model = load(spec, folder, device=message.device, precision=message.precision)
+            model: Model | TensorModel
+            if folder is not None and folder.signature is not None:
+                model = TensorModel(
+                    folder, device=message.device, precision=message.precision, threads=available_cpus()
+                )
+            else:
+                model = load(spec, folder, device=message.device, precision=message.precision)
             content = digest(folder.path) if folder is not None else spec.text
         except (OperatorError, OSError, ValueError, MemoryError) as error:
             return LoadFailed(detail=str(error) or type(error).__name__)
-        self._model = model
+        self._model, self._max_output_bytes = model, message.max_output_bytes
         return Loaded(
             device=model.device,
             fallback_reason=model.fallback_reason,
@@ -110,9 +127,39 @@ class Engine:
 
     def _begin(self, message: Run) -> None:
         model = self._loaded()
+        if isinstance(model, TensorModel):
+            raise WireError("a run of tokens for a model that takes tensors")
         ids, mask = message.arrays()
         threads = self._wide if message.wide else self._lanes
         threads.submit(self._run, model, message, ids, mask).add_done_callback(_end_with)
+
+    def _begin_tensors(self, message: RunTensors) -> None:
+        model = self._loaded()
+        if not isinstance(model, TensorModel):
+            raise WireError("a run of tensors for a model that takes tokens")
+        inputs = message.joined()
+        threads = self._wide if message.wide else self._lanes
+        threads.submit(self._run_tensors, model, message, inputs).add_done_callback(_end_with)
+
+    def _run_tensors(self, model: TensorModel, message: RunTensors, inputs: list[Tensor]) -> None:
+        started = time.perf_counter()
+        try:
+            outputs = model.run_tensors(inputs, wide=message.wide)
+        except Exception as error:
+            # As in `_run`: its batch alone fails
+            detail = f"{type(error).__name__}: {first_line(error)}"
+            return self._send(RunFailed(run_id=message.run_id, detail=detail))
+        compute_ms = (time.perf_counter() - started) * 1000
+        jobs, total_bytes = len(message.rows), sum(len(one.data) for one in outputs)
+        if total_bytes > min(jobs * self._max_output_bytes, MOST_OUTPUT_BYTES):
+            detail = (
+                f"the outputs of {jobs} jobs are {total_bytes} bytes; a job's may be"
+                f" {self._max_output_bytes} (INFERQ_MAX_OUTPUT_BYTES)"
+            )
+            return self._send(RunFailed(run_id=message.run_id, detail=detail))
+        return self._send(
+            RanTensors(run_id=message.run_id, rows=jobs, outputs=outputs, compute_ms=compute_ms)
+        )
 
     def _run(self, model: Model, message: Run, ids: Ids, mask: Ids) -> None:
         started = time.perf_counter()
@@ -136,7 +183,7 @@ class Engine:
             )
         )
 
-    def _loaded(self) -> Model:
+    def _loaded(self) -> Model | TensorModel:
         if self._model is None:
             raise WireError("something to run before a model was loaded")
         return self._model

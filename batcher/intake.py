@@ -10,12 +10,14 @@ from math import inf
 from batcher.cache import ResultCache
 from batcher.item import Item
 from batcher.tally import Tally
-from batcher.tokenizer import Encoded, InputRefused, TextTokenizer
+from batcher.task import NOT_READ, Task
+from batcher.tokenizer import InputRefused
 from batcher.wallclock import WallClock
-from inferq.cachekey import cache_key
+from inferq.cachekey import job_key
 from inferq.errors import Undecodable
-from inferq.jobs import ErrorCode, Priority, Result
+from inferq.jobs import ErrorCode, Priority
 from inferq.messages import Delivery, decode_job
+from inferq.results import AnyResult
 from inferq.steps import Origin
 from inferq.store import wall_ms
 
@@ -35,10 +37,7 @@ class Found:
     """A job whose result is known."""
 
     item: Item
-    result: Result
-
-
-_NO_TOKENS = Encoded([], False)
+    result: AnyResult
 
 
 class Intake:
@@ -50,7 +49,7 @@ class Intake:
     def __init__(
         self,
         *,
-        tokenizer: TextTokenizer,
+        task: Task,
         tally: Tally,
         cache: ResultCache | None,
         model_digest: str,
@@ -58,7 +57,7 @@ class Intake:
         slo_ms: int,
         clock: Callable[[], float],
     ) -> None:
-        self._tokenizer, self._tally, self._cache = tokenizer, tally, cache
+        self._task, self._tally, self._cache = task, tally, cache
         self._digest, self._precision = model_digest, precision
         self._slo_s, self._clock = slo_ms / 1000, clock
         self._wall = WallClock()
@@ -76,14 +75,14 @@ class Intake:
         """Return what is to be done with a job that is not in our hands yet."""
         job, arrived_s, arrived_ms, begun_s = origin.job, self._clock(), wall_ms(), self._clock()
         self._wall.see(arrived_s, arrived_ms, begun_s)
-        key, encoded, known, tokenize_ms = None, _NO_TOKENS, None, 0.0
+        key, read, known, tokenize_ms = None, NOT_READ, None, 0.0
         if self._cache is not None and job.cache:
-            key = cache_key(model_digest=self._digest, precision=self._precision, text=job.text)
+            key = job_key(job, model_digest=self._digest, precision=self._precision)
             known = self._cache.get(key)
             self._tally.looked_up(hit=known is not None)
         if known is None:
             try:
-                encoded = self._tokenizer.encode(job.text)
+                read = self._task.read(job)
             except InputRefused as error:
                 return Refusal(
                     delivery=delivery, origin=origin, code=ErrorCode.INVALID_INPUT, reason=error.reason
@@ -93,7 +92,7 @@ class Intake:
         accepted_s = min(arrived_s, self._wall.at_s(job.created_ms))
         item = Item(
             job_id=job.job_id,
-            length=len(encoded.ids),
+            length=read.length,
             arrived_s=arrived_s,
             budget_s=min(due_s, accepted_s + self._slo_s),
             due_s=due_s,
@@ -101,8 +100,10 @@ class Intake:
             interactive=job.priority is Priority.INTERACTIVE,
             origin=origin,
             deliveries=[delivery],
-            ids=encoded.ids,
-            truncated=encoded.truncated,
+            group=read.group,
+            ids=read.ids,
+            truncated=read.truncated,
+            inputs=read.inputs,
             arrived_ms=arrived_ms,
             tokenize_ms=tokenize_ms,
         )

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from batcher.waiting import Waiting
 from inferq.messages import Delivery
 from inferq.steps import Origin
+from inferq.tensors.tensor import Tensor
 
 
 @dataclass(kw_only=True, eq=False)
 class Item(Waiting):
-    """A job with its messages and its tokens.
+    """A job with its messages and its input: the tokens of a text, or tensors.
 
     ``arrived_ms`` is on the wall's clock. ``deliveries`` are the messages to settle when the job has ended: more than
     one when the broker delivered it again meanwhile. ``charges`` are the attempts that were charged to it.
@@ -23,3 +24,4 @@ class Item(Waiting):
     arrived_ms: float
     tokenize_ms: float
     charges: int = 0
+    inputs: tuple[Tensor, ...] = ()

@@ -10,17 +10,17 @@ import os
 import time
 import zlib
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from batcher.layout import Layout, LayoutRefused
 from batcher.memory import available_bytes, peak_bytes, resident_bytes
-from batcher.session import OnnxSession, load_runtime
+from batcher.session import OnnxSession, Session, load_runtime
 from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
 from batcher.wire import Ids, Logits
 from inferq.cpus import available_cpus
@@ -31,6 +31,8 @@ from inferq.modelspec import ModelSpec
 CRASH_EXIT_CODE: Final = 66
 HANG_S: Final = 3600.0
 
+SessionT = TypeVar("SessionT", bound=Session)
+AnySession = TypeVar("AnySession")
 _Kind = tuple[int, bool]
 """What tells sessions apart: threads, and whether they spin."""
 
@@ -57,11 +59,13 @@ class Model(Protocol):
         ...
 
 
-class OnnxModel:
+class SessionModel(Generic[SessionT]):
     """A model folder's graph in one or several ONNX Runtime sessions; begins as one run of ``threads``.
 
     Raises `OperatorError` with one line and the cure.
     """
+
+    labels: tuple[str, ...] = ()
 
     def __init__(
         self, folder: ModelFolder, *, device: str, precision: str = "fp32", threads: int = 1
@@ -70,26 +74,18 @@ class OnnxModel:
         # Not counted as part of a session
         load_runtime()
         before = resident_bytes()
-        first = OnnxSession(self._path, device=device, threads=threads)
+        self._first = first = self._open(device=device, threads=threads)
         self.device, self.fallback_reason = first.device, first.fallback_reason
         self.providers, self.inputs = first.providers, first.inputs
         self.max_length = folder.max_length
-        self.labels = _checked_labels(first, folder)
+        self._try(folder)
         # What a session keeps once it is open, and the most that it takes on the way there
         self._kept_bytes = max(self._path.stat().st_size, resident_bytes() - before)
         self._opening_bytes = max(self._kept_bytes, peak_bytes() - before)
         self._layout = Layout(runs=1, threads=threads)
-        self._sessions: dict[_Kind, list[OnnxSession]] = {(threads, False): [first]}
-        self._lanes, self._wide = _slots([first]), _slots([])
-
-    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
-        """Run a padded batch in a lane, or in the wide session; raises what the runtime raises."""
-        slots = self._wide if wide and self._layout.wide_threads else self._lanes
-        session = slots.get()
-        try:
-            return session.run(input_ids, attention_mask)
-        finally:
-            slots.put(session)
+        self._sessions: dict[_Kind, list[SessionT]] = {(threads, False): [first]}
+        self._lanes: SimpleQueue[SessionT] = _slots([first])
+        self._wide: SimpleQueue[SessionT] = _slots([])
 
     def arrange(self, layout: Layout) -> None:
         """Change to a layout while nothing runs; `LayoutRefused` when memory does not allow it."""
@@ -127,12 +123,44 @@ class OnnxModel:
         for (threads, spin), count in wanted.items():
             some = self._sessions.setdefault((threads, spin), [])
             while len(some) < count:
-                some.append(OnnxSession(self._path, device="cpu", threads=threads, spin=spin))
+                some.append(self._open(device="cpu", threads=threads, spin=spin))
         lanes = self._sessions[layout.threads, False]
         self._lanes = _slots(lanes[:1] * layout.runs if layout.threads == 1 else lanes[: layout.runs])
         if layout.wide_threads:
             self._wide = _slots(self._sessions[layout.wide_threads, layout.spin][-1:])
         self._layout = layout
+
+    @contextmanager
+    def _lent(self, wide: bool) -> Iterator[SessionT]:
+        """Lend a lane's session, or the wide one where there is one."""
+        slots = self._wide if wide and self._layout.wide_threads else self._lanes
+        session = slots.get()
+        try:
+            yield session
+        finally:
+            slots.put(session)
+
+    def _open(self, *, device: str, threads: int, spin: bool = False) -> SessionT:
+        """Open one more session."""
+        raise NotImplementedError
+
+    def _try(self, folder: ModelFolder) -> None:
+        """Look at the first session before its memory is measured; raises `OperatorError`."""
+
+
+class OnnxModel(SessionModel[OnnxSession]):
+    """A text classifier's graph."""
+
+    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
+        """Run a padded batch in a lane, or in the wide session; raises what the runtime raises."""
+        with self._lent(wide) as session:
+            return session.run(input_ids, attention_mask)
+
+    def _open(self, *, device: str, threads: int, spin: bool = False) -> OnnxSession:
+        return OnnxSession(self._path, device=device, threads=threads, spin=spin)
+
+    def _try(self, folder: ModelFolder) -> None:
+        self.labels = _checked_labels(self._first, folder)
 
 
 class SimulatedModel:
@@ -200,9 +228,9 @@ def _kinds(layout: Layout) -> Counter[_Kind]:
     return kinds
 
 
-def _slots(sessions: Sequence[OnnxSession]) -> SimpleQueue[OnnxSession]:
+def _slots(sessions: Sequence[AnySession]) -> SimpleQueue[AnySession]:
     """Return a place for each run that may be under way at a time."""
-    slots: SimpleQueue[OnnxSession] = SimpleQueue()
+    slots: SimpleQueue[AnySession] = SimpleQueue()
     for session in sessions:
         slots.put(session)
     return slots

@@ -5,9 +5,9 @@ by the simulator on a virtual clock.
 
 1. Interactive jobs come before bulk ones (window.py), and so do their batches (lanes.py). A suspect runs alone, on an
    engine that has nothing else to do.
-2. The most urgent job (the earliest budget) is in the next batch, with those mates of like length that make the work in
-   the window cheapest; so none is passed over, and the cheapest composition is not paid for with anybody's wait. Where
-   a deadline or its budget is at stake, mates are dropped, or it gives way (mates.py).
+2. The most urgent job (the earliest budget) is in the next batch, with those mates of its group and of like length that
+   make the work in the window cheapest; so none is passed over, and the cheapest composition is not paid for with
+   anybody's wait. Where a deadline or its budget is at stake, mates are dropped, or it gives way (mates.py).
 3. While lanes are free, a batch takes only its share of what waits. With all of them free, the wide session runs the
    batch where it predicts to be done with everything sooner: one job alone is fastest on all threads. To hold a free
    lane back until the wide session would be free was tried in the simulator and lost from half load on.
@@ -228,7 +228,15 @@ class Planner(Generic[Job]):
         return kept, wide
 
     def _groups(self, rows: list[Job], cost: Cost, most: int) -> list[list[Job]]:
-        return [rows] if len(rows) == 1 else self.compose(rows, cost, most, self.max_batch_tokens)
+        if len(rows) == 1:
+            return [rows]
+        if len({job.group for job in rows}) == 1:
+            return self.compose(rows, cost, most, self.max_batch_tokens)
+        apart: dict[str, list[Job]] = {}
+        for job in rows:
+            apart.setdefault(job.group, []).append(job)
+        composed = [self.compose(some, cost, most, self.max_batch_tokens) for some in apart.values()]
+        return [group for groups in composed for group in groups]
 
     def _spread_ms(self, groups: Sequence[Sequence[Job]]) -> float:
         """Return how long groups take on all lanes side by side, at least."""

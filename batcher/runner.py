@@ -19,6 +19,7 @@ from batcher.planner import Planner
 from batcher.policy import CloseReason
 from batcher.settling import Batch
 from batcher.tally import Tally
+from batcher.task import Task
 from inferq.store import wall_ms
 
 # Within this no engine counts as hung, however little was predicted: a busy machine may hold any process up.
@@ -51,13 +52,14 @@ class Runner:
         *,
         planner: Planner[Item],
         engine: Engine,
+        task: Task,
         tally: Tally,
         timeout_ms: int,
         hang_factor: int,
         clock: Callable[[], float],
         changed: Callable[[], None],
     ) -> None:
-        self._planner, self._engine, self._tally = planner, engine, tally
+        self._planner, self._engine, self._task, self._tally = planner, engine, task, tally
         self._timeout_ms, self._hang_factor = timeout_ms, hang_factor
         self._clock, self._changed = clock, changed
         self._waiting: dict[Turn[Item], asyncio.Future[bool]] = {}
@@ -100,8 +102,8 @@ class Runner:
             if not turn.jobs:
                 return
             closed_ms = wall_ms()
-            answer = await self._engine.run(
-                [item.ids for item in turn.jobs], wide=turn.wide, timeout_ms=self._limit_ms(turn)
+            answer = await self._task.run(
+                self._engine, turn.jobs, wide=turn.wide, timeout_ms=self._limit_ms(turn)
             )
         except BatchRaised as error:
             failure: BatchRaised | EngineLost = error

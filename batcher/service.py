@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import structlog
 
-from batcher.assembly import Assembly, assemble, make_engine
+from batcher.assembly import Assembly, Reader, assemble, make_engine
 from batcher.engine import Engine
 from batcher.tally import Tally
-from batcher.tokenizer import TextTokenizer, open_tokenizer
+from batcher.tokenizer import open_tokenizer
 from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
@@ -26,6 +26,7 @@ from inferq.errors import Unavailable
 from inferq.heartbeats import EVERY_S, BatcherBeat, CacheTotals, beat, leave
 from inferq.modelfolder import ModelFolder, resolve
 from inferq.modelspec import parse
+from inferq.modelsroot import served_spec
 from inferq.redis import connect
 from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
@@ -49,7 +50,7 @@ class Service:
 
     def __init__(self, settings: Settings, process_id: str, stopping: asyncio.Event) -> None:
         self._settings, self._id, self._stopping = settings, process_id, stopping
-        self._spec = parse(settings.model)
+        self._spec = parse(served_spec(settings))
         self._metrics = Metrics()
         self._tally = Tally(self._metrics)
         self._redis = connect(settings.redis_url, reply_timeout_s=REPLY_TIMEOUT_S)
@@ -90,17 +91,19 @@ class Service:
         _log.info("batcher.stopped")
 
     async def _prepare(self) -> None:
-        """Load tokenizer and model, and measure what batches cost."""
-        folder, tokenizer = await beside(self._open_files)
-        self._engine = make_engine(self._settings, folder, tokenizer)
+        """Load tokenizer, if there is one, and model, and measure what batches cost."""
+        folder, reader = await beside(self._open_files)
+        self._engine = make_engine(self._settings, folder, reader)
         self._assembly = await assemble(
-            self._settings, self._engine, tokenizer, self._store, self._tally, batcher_id=self._id
+            self._settings, self._engine, reader, self._store, self._tally, batcher_id=self._id
         )
         about = {name: value or "" for name, value in self._about().items()}
         self._metrics.gauge("engine_info", "What the model runs on", *about).labels(**about).set(1)
 
-    def _open_files(self) -> tuple[ModelFolder | None, TextTokenizer]:
+    def _open_files(self) -> tuple[ModelFolder | None, Reader]:
         folder = resolve(self._spec, cache_dir=self._settings.cache_path)
+        if folder is not None and folder.signature is not None:
+            return folder, folder.signature
         return folder, open_tokenizer(self._spec, folder)
 
     async def _consume(self) -> None:
@@ -108,19 +111,19 @@ class Service:
         assert self._assembly is not None, "the model is loaded first"
         worker = self._assembly.worker
         await open_when_there(self._broker, self._stopping, _log)
-        names = self._settings.names
+        queues = self._settings.names.queues(self._settings.served)
         backoff = Backoff()
         while True:
             try:
                 self._consumer = await self._broker.consume(
-                    names.queues(), self._settings.prefetch, self._id, worker.deliver
+                    queues, self._settings.prefetch, self._id, worker.deliver
                 )
             except Unavailable as error:
                 _log.warning("batcher.broker_away", error=error.detail)
                 await asyncio.sleep(backoff.next_s())
             else:
                 worker.attach(self._consumer)
-                _log.info("batcher.consuming", id=self._id, queues=list(names.queues()))
+                _log.info("batcher.consuming", id=self._id, queues=list(queues))
                 return
 
     async def _work(self) -> None:

@@ -25,16 +25,21 @@ _DTYPES: Final = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
 
-class OnnxSession:
-    """A graph that is ready to run; several threads may run it at a time.
+class Session:
+    """A graph that is ready to run, whatever it takes; several threads may run it at a time.
 
-    ``fallback_reason`` says why ``auto`` had to take the CPU. Raises `OperatorError` with one line and the cure.
+    ``fallback_reason`` says why ``auto`` had to take the CPU; ``trim`` leaves out what a text's answer does not depend
+    on. Raises `OperatorError` with one line and the cure.
     """
 
-    def __init__(self, path: Path, *, device: str, threads: int, spin: bool = False) -> None:
+    inputs: list[str]
+
+    def __init__(
+        self, path: Path, *, device: str, threads: int, spin: bool = False, trim: bool = True
+    ) -> None:
         runtime = load_runtime()
         options = _options(runtime, threads=threads, spin=spin)
-        graph = _graph(path)
+        graph = _graph(path) if trim else str(path)
         if isinstance(graph, bytes):
             beside = str(path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", beside)
@@ -43,6 +48,13 @@ class OnnxSession:
         self._shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self.providers: list[str] = list(self._session.get_providers())
         self.device = "cuda" if _CUDA in self.providers else "cpu"
+
+
+class OnnxSession(Session):
+    """A text model's graph, which takes token ids."""
+
+    def __init__(self, path: Path, *, device: str, threads: int, spin: bool = False) -> None:
+        super().__init__(path, device=device, threads=threads, spin=spin)
         self._dtypes = {entry.name: _DTYPES.get(entry.type) for entry in self._session.get_inputs()}
         self.inputs = list(self._dtypes)
         if not _INPUTS.issuperset(self.inputs) or None in self._dtypes.values():

@@ -11,15 +11,15 @@ import msgspec
 import structlog
 
 from batcher.cache import ResultCache
-from batcher.engine import Answer
 from batcher.item import Item
-from batcher.ledger import MAX_DETAIL, Ledger
+from batcher.ledger import Ledger
 from batcher.policy import CloseReason
-from batcher.scores import scores
 from batcher.tally import Tally
+from batcher.task import AnyAnswer, Task
 from inferq.errors import Unavailable
-from inferq.jobs import FINAL, BatchInfo, ErrorCode, JobError, Result, Status, Timings
+from inferq.jobs import FINAL, BatchInfo, JobError, Status, Timings
 from inferq.messages import Delivery
+from inferq.results import AnyResult
 from inferq.steps import Moved, Step, expire, fail, finish, give_back, start
 from inferq.store import wall_ms
 
@@ -35,26 +35,28 @@ class Batch:
 
     items: list[Item]
     twins: list[Item]
-    answer: Answer
+    answer: AnyAnswer
     closed_ms: float
     ended_ms: float
     reason: CloseReason
 
     @property
     def tokens(self) -> int:
-        """Tokens of all rows."""
+        """Tokens of all texts, or rows of all jobs."""
         return sum(item.length for item in self.items)
 
     @property
     def padded_tokens(self) -> int:
-        """Tokens that were computed, padding included."""
+        """Tokens that were computed, padding included; tensors are not padded."""
+        if self.items[0].inputs:
+            return self.tokens
         return len(self.items) * max(item.length for item in self.items)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a run, or the cache, says to one input; ``batch`` is None for what was found."""
 
-    result: Result | JobError
+    result: AnyResult | JobError
     batch: BatchInfo | None
     inference_ms: float
     ended_ms: float
@@ -73,11 +75,11 @@ class Settler:
         cache: ResultCache,
         *,
         batcher_id: str,
-        labels: Sequence[str],
+        task: Task,
         shared: bool,
     ) -> None:
         self._ledger, self._tally, self._cache, self._id = ledger, tally, cache, batcher_id
-        self._labels, self._shared = labels, shared
+        self._task, self._shared = task, shared
         self._batch_numbers = 0
 
     async def start(self, items: Sequence[Item]) -> tuple[list[Item], list[tuple[Item, Moved]]]:
@@ -123,12 +125,12 @@ class Settler:
         )
         outcomes = [
             Outcome(
-                result=self._result(row, item),
+                result=result,
                 batch=info,
                 inference_ms=batch.answer.compute_ms,
                 ended_ms=batch.ended_ms,
             )
-            for row, item in zip(batch.answer.logits.tolist(), batch.items, strict=True)
+            for result in self._task.results(batch.answer, batch.items)
         ]
         by_key = {item.key: said for item, said in zip(batch.items, outcomes, strict=True) if item.key}
         items = [*batch.items, *batch.twins]
@@ -194,7 +196,7 @@ class Settler:
 
     async def _keep(self, said: Mapping[str, Outcome]) -> None:
         """Keep results for equal inputs to come. One that cannot be kept is computed again, no more."""
-        good = {key: one.result for key, one in said.items() if isinstance(one.result, Result)}
+        good = {key: one.result for key, one in said.items() if not isinstance(one.result, JobError)}
         for key, result in good.items():
             self._cache.put(key, result)
         if self._shared and good:
@@ -211,17 +213,8 @@ class Settler:
         for status in (Status.DONE, Status.FAILED):
             self._tally.ended(status, sum(moved.applied and moved.status is status for moved in moves))
 
-    def _result(self, row: Sequence[float], item: Item) -> Result | JobError:
-        try:
-            found = scores(row, self._labels)
-        except ValueError as error:
-            return JobError(code=ErrorCode.INFERENCE_FAILED, detail=str(error)[:MAX_DETAIL])
-        return Result(
-            label=found["label"], score=found["score"], scores=found["scores"], truncated=item.truncated
-        )
 
-
-def found_outcome(result: Result) -> Outcome:
+def found_outcome(result: AnyResult) -> Outcome:
     """Return the outcome that a kept result stands for."""
     return Outcome(result=result, batch=None, inference_ms=0.0, ended_ms=wall_ms())
 

@@ -26,6 +26,7 @@ from batcher.grid import Bounds, Shape, powers
 from batcher.layout import Layout, LayoutRefused, candidates, choose, unmeasured, widened
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
+from inferq.tensors.signature import Signature, zeros
 
 # A run that takes longer would not be of use in a service.
 RUN_TIMEOUT_MS: Final = 60_000.0
@@ -47,6 +48,8 @@ SIMULATED_MOST_MS: Final = 20.0
 SIMULATED_S: Final = 0.25
 SIMULATED_FEWEST: Final = 3
 SIMULATED_LENGTHS: Final = (8, 64)
+# Axes of tensors whose length a graph leaves open are tried with these; the first that runs is measured.
+FREE_AXES: Final = (1, 16, 64, 256)
 
 Value = TypeVar("Value")
 
@@ -74,16 +77,18 @@ async def warm_up(
     max_rows: int,
     max_tokens: int,
     token_id: int = 4,
+    signature: Signature | None = None,
 ) -> Warmth:
     """Arrange an idle engine as is best here and measure it.
 
     ``threads`` are all that the engine may use, ``sessions`` the runs that the operator wants (0: the best),
     ``device`` what the engine reports, ``max_rows`` and ``max_tokens`` the bounds of a batch, padding counted.
+    A model of ``signature`` is run on zeros of the shapes that it states.
 
     Raises:
         OperatorError: the model does not run, or not even the smallest layout fits in memory.
     """
-    rig = _Rig(engine, token_id)
+    rig = _Rig(engine, token_id) if signature is None else await TensorRig.of(engine, signature)
     bounds = Bounds(max_length=max_length, max_rows=max_rows, max_tokens=max_tokens)
     if simulated is not None or device != "cpu":
         layout = unmeasured(sessions)
@@ -158,6 +163,44 @@ class _Rig:
                 f"the model fails on {rows} x {length} tokens: {error}: see what inferq model check says, or lower"
                 " INFERQ_MAX_BATCH_TOKENS"
             ) from error
+        return answer.compute_ms
+
+
+class TensorRig(_Rig):
+    """Runs zeros of the shapes that a graph states, with free axes of a length that it takes."""
+
+    def __init__(self, engine: Engine, signature: Signature, free: int) -> None:
+        super().__init__(engine, 0)
+        self._job = zeros(signature, 1, free=free)
+
+    @classmethod
+    async def of(cls, engine: Engine, signature: Signature) -> "TensorRig":
+        """Find a length of the free axes that the graph takes; raises `OperatorError` when there is none."""
+        for free in FREE_AXES:
+            rig = cls(engine, signature, free)
+            try:
+                await rig._times(1, wide=False)
+            except BatchRaised as error:
+                reason = error
+            else:
+                return rig
+        raise OperatorError(
+            f"the model fails on zeros, with free axes of {', '.join(map(str, FREE_AXES))}: {reason}: see what"
+            " inferq model check says, or state its axes in the graph"
+        ) from reason
+
+    async def run(self, shape: Shape, *, wide: bool) -> float:
+        """Run a batch of so many jobs and return the milliseconds that the model took."""
+        try:
+            return await self._times(shape[0], wide=wide)
+        except (BatchRaised, EngineLost) as error:
+            raise OperatorError(
+                f"the model fails on a batch of {shape[0]}: {error}: see what inferq model check says, or lower"
+                " INFERQ_MAX_BATCH_SIZE"
+            ) from error
+
+    async def _times(self, rows: int, *, wide: bool) -> float:
+        answer = await self._engine.run_tensors([self._job] * rows, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
         return answer.compute_ms
 
 

@@ -5,6 +5,9 @@ Batcher to engine: `Load` once, answered by `Loaded` or `LoadFailed`; `Arrange` 
 `Arranged` or `ArrangeFailed`; then `Run`s, as many at a time as the arrangement has runs, each answered by one `Ran` or
 `RunFailed` in whatever order they end. Text never crosses: the engine sees token ids only, so nothing that it says
 about a failure can carry a client's input.
+
+A model that takes tensors is asked with `RunTensors` and answers `RanTensors`. There each input comes as the jobs' own
+bytes, one piece a job; the engine joins them along the first axis.
 """
 
 import struct
@@ -16,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inferq.errors import InferqError
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.tensor import Tensor, TensorError, check_bytes
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 HEADER_BYTES: Final = 4
@@ -35,6 +40,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     folder: str | None
     device: str
     precision: str
+    max_output_bytes: int = 0
 
 
 class Arrange(msgspec.Struct, frozen=True, kw_only=True, tag="arrange"):
@@ -68,6 +74,40 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
         ids = np.frombuffer(self.ids, dtype="<i4").reshape(self.rows, self.length).astype(np.int64)
         mask = np.arange(self.length) < np.array(self.lengths)[:, None]
         return ids, mask.astype(np.int64)
+
+
+class Feed(msgspec.Struct, frozen=True, kw_only=True):
+    """One input of a batch: ``axes`` are its axes after the first, ``parts`` each job's rows, little-endian."""
+
+    name: str
+    datatype: Datatype
+    axes: tuple[int, ...]
+    parts: list[bytes]
+
+
+class RunTensors(msgspec.Struct, frozen=True, kw_only=True, tag="run_tensors"):
+    """Run one batch of tensors: ``rows`` says how many rows each job brought."""
+
+    run_id: int
+    wide: bool
+    rows: list[int]
+    feeds: list[Feed]
+
+    def joined(self) -> list[Tensor]:
+        """Return each input of the whole batch; `WireError` if the sizes do not fit."""
+        total = sum(self.rows)
+        made = []
+        for feed in self.feeds:
+            shape = (total, *feed.axes)
+            tensor = Tensor(name=feed.name, datatype=feed.datatype, shape=shape, data=b"".join(feed.parts))
+            try:
+                check_bytes(tensor)
+            except TensorError as error:
+                raise WireError(f"a run's input does not fit its sizes: {error.detail}") from None
+            made.append(tensor)
+        if not self.rows or min(self.rows) < 1 or not made:
+            raise WireError("a run of no rows")
+        return made
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
@@ -114,6 +154,15 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
         return np.frombuffer(self.logits, dtype="<f4").reshape(self.rows, self.labels)
 
 
+class RanTensors(msgspec.Struct, frozen=True, kw_only=True, tag="ran_tensors"):
+    """A batch's outputs, each whole, in the order of the graph; ``rows`` is the number of jobs."""
+
+    run_id: int
+    rows: int
+    outputs: list[Tensor]
+    compute_ms: float
+
+
 class RunFailed(msgspec.Struct, frozen=True, kw_only=True, tag="run_failed"):
     """The model raised on this batch; the engine lives on."""
 
@@ -121,8 +170,8 @@ class RunFailed(msgspec.Struct, frozen=True, kw_only=True, tag="run_failed"):
     detail: str
 
 
-ToEngine = Load | Arrange | Run
-FromEngine = Loaded | LoadFailed | Arranged | ArrangeFailed | Ran | RunFailed
+ToEngine = Load | Arrange | Run | RunTensors
+FromEngine = Loaded | LoadFailed | Arranged | ArrangeFailed | Ran | RanTensors | RunFailed
 MessageT = TypeVar("MessageT")
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -144,6 +193,24 @@ def pack_run(
         for row, count in zip(rows, lengths, strict=True)
     )
     return Run(run_id=run_id, wide=wide, rows=len(rows), length=length, lengths=lengths, ids=ids)
+
+
+def pack_tensors(run_id: int, jobs: Sequence[Sequence[Tensor]], *, wide: bool = False) -> RunTensors:
+    """Make the run of jobs of one group, each with its inputs in the order of the graph."""
+    return RunTensors(
+        run_id=run_id,
+        wide=wide,
+        rows=[inputs[0].rows for inputs in jobs],
+        feeds=[
+            Feed(
+                name=column[0].name,
+                datatype=column[0].datatype,
+                axes=column[0].shape[1:],
+                parts=[one.data for one in column],
+            )
+            for column in zip(*jobs, strict=True)
+        ],
+    )
 
 
 def encode(message: ToEngine | FromEngine) -> bytes:

@@ -25,6 +25,7 @@ from batcher.planner import Planner, Start
 from batcher.runner import Runner, compose_anew
 from batcher.settling import Batch, Outcome, Settler, found_outcome
 from batcher.tally import Tally
+from batcher.task import Task
 from inferq.broker.base import Consumer
 from inferq.jobs import ErrorCode
 from inferq.messages import Delivery
@@ -46,6 +47,7 @@ class Worker:
         planner: Planner[Item],
         intake: Intake,
         engine: Engine,
+        task: Task,
         ledger: Ledger,
         settler: Settler,
         undertaker: Undertaker,
@@ -61,6 +63,7 @@ class Worker:
         self._runner = Runner(
             planner=planner,
             engine=engine,
+            task=task,
             tally=tally,
             timeout_ms=timeout_ms,
             hang_factor=hang_factor,

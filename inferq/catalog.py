@@ -52,10 +52,9 @@ class Catalog:
     @property
     def default_tensor(self) -> ModelCard | None:
         """The model of tensors that name none: the default one if it takes them, else the only one that does."""
-        tensor_models = self.tensor_models
-        own = [card for card in tensor_models if card.name == self.default]
-        (only,) = own or (tensor_models if len(tensor_models) == 1 else [None])
-        return only
+        found = self.tensor_models
+        own = next((card for card in found if card.name == self.default), None)
+        return own or (found[0] if len(found) == 1 else None)
 
 
 def check_names(names: Iterable[str], *, root: str) -> list[str]:

@@ -7,6 +7,7 @@ from inferq.broker.opening import open_when_there
 from inferq.broker.rabbitmq import RabbitBroker
 from inferq.broker.streams import StreamsBroker
 from inferq.errors import OperatorError
+from inferq.modelsroot import model_names
 from inferq.settings import Settings
 from inferq.store import Store
 
@@ -17,9 +18,9 @@ def make_broker(settings: Settings, store: Store) -> Broker:
     """Make the broker that the settings name; nothing is connected yet.
 
     Raises:
-        OperatorError: the queue is to live in another Redis than the records.
+        OperatorError: the queue is to live in another Redis than the records, or there is no such folder of models.
     """
-    queues = settings.names.queues()
+    queues = settings.names.queues(*model_names(settings))
     if urlsplit(settings.broker_url).scheme in {"amqp", "amqps"}:
         return RabbitBroker(settings.broker_url, store, queues, limit_jobs=settings.queue_limit)
     if settings.broker_url != settings.redis_url:

@@ -108,15 +108,12 @@ def vector_tensor(values: Sequence[float], port: Port) -> Tensor:
     )
 
 
-def zeros(
-    signature: Signature, rows: int, *, axes: Sequence[tuple[int, ...]] | None = None
-) -> tuple[Tensor, ...]:
-    """Return inputs of ``rows`` rows, all zero; ``axes`` are the further ones of each, 1 where they are free."""
+def zeros(signature: Signature, rows: int, *, free: int = 1) -> tuple[Tensor, ...]:
+    """Return inputs of ``rows`` rows, all zero, whose other free axes are ``free`` long."""
     made = []
-    for number, port in enumerate(signature.inputs):
+    for port in signature.inputs:
         assert port.shape is not None, "an input has a shape"
-        further = tuple(axis or 1 for axis in port.shape[1:]) if axes is None else axes[number]
-        shape = (rows, *further)
+        shape = (rows, *(axis or free for axis in port.shape[1:]))
         data = bytes(count_of(shape) * LAYOUTS[port.datatype].size_bytes)
         made.append(Tensor(name=port.name, datatype=port.datatype, shape=shape, data=data))
     return tuple(made)

@@ -10,6 +10,7 @@ from batcher.cache import ResultCache
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.tally import Tally
+from batcher.texttask import TextTask
 from batcher.tokenizer import SimulatedTokenizer
 from inferq.cachekey import cache_key
 from inferq.jobs import ErrorCode, Job, Priority, Result
@@ -31,7 +32,7 @@ def make(*, cache: ResultCache | None = None, slo_ms: int = 200) -> Intake:
     """An intake whose own clock says 100 s, then 2 ms more at each look."""
     ticks = count()
     return Intake(
-        tokenizer=SimulatedTokenizer(faults=True),
+        task=TextTask(SimulatedTokenizer(faults=True), ("NEGATIVE", "POSITIVE")),
         tally=Tally(Metrics()),
         cache=cache,
         model_digest="d",

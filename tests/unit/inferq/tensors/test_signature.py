@@ -98,7 +98,7 @@ def test_zeros_to_warm_up_with() -> None:
     made = zeros(BOTH, 3)
     assert [tensor.shape for tensor in made] == [(3, 2, 1), (3, 2)]
     assert check(made, BOTH, max_bytes=100) == made
-    wide = zeros(BOTH, 2, axes=[(2, 9), (2,)])
+    wide = zeros(BOTH, 2, free=9)
     assert [tensor.shape for tensor in wide] == [(2, 2, 9), (2, 2)]
     assert check(wide, BOTH, max_bytes=1000) == wide
 
