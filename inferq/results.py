@@ -24,12 +24,18 @@ AnyResult = Result | TensorResult
 
 
 class OutputTensor(msgspec.Struct, frozen=True, kw_only=True):
-    """A named output; ``data`` is a flat list in C order, and `shape` says how it is to be read."""
+    """A named output; ``data`` is a flat list in C order, and ``shape`` says how it is to be read."""
 
     name: str
     datatype: Datatype
     shape: list[int]
     data: list[Any]
+
+
+class TensorOutputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a record shows as the result of a job of tensors."""
+
+    outputs: list[OutputTensor]
 
 
 class _Output(msgspec.Struct, frozen=True, kw_only=True):

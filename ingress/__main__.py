@@ -14,6 +14,7 @@ from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.heartbeats import CacheTotals
 from inferq.keyring import KeyRing
+from inferq.modelsroot import read_catalog
 from inferq.origins import allowed_origins
 from inferq.ports import LOOPBACK
 from inferq.process import process_id, run
@@ -33,6 +34,7 @@ from ingress.jobs import Jobs
 from ingress.letters import Letters
 from ingress.pages import Pages
 from ingress.quota import Quotas
+from ingress.requests import MAX_BATCH_BYTES, most_body_bytes
 from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
@@ -55,6 +57,7 @@ async def main(settings: Settings, stopping: asyncio.Event) -> None:
 
 async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[socket.socket]) -> None:
     identity = process_id()
+    catalog = read_catalog(settings)
     # Who holds a probe port is alone in holding it.
     metrics = Metrics(identity=str(settings.probe_port or ""))
     redis = connect(settings.redis_url)
@@ -62,7 +65,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     broker = make_broker(settings, store)
     keys = KeyRing.of(settings)
     stats = Stats(broker, store, metrics, process_id=identity)
-    cache = SharedCache(store, metrics, serving=lambda: stats.served) if settings.cache == "shared" else None
+    cache = SharedCache(store, metrics, serving=stats.served) if settings.cache == "shared" else None
     submits = Submits(
         broker,
         settings.names,
@@ -71,7 +74,9 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         cache=cache,
         webhooks=WebhookDoor(Policy.of(settings), Outbox(redis, settings.names)),
         limit_jobs=settings.queue_limit,
-        rates=lambda: stats.rates,
+        rates=stats.rates,
+        catalog=catalog,
+        max_input_bytes=settings.max_input_bytes,
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
@@ -82,9 +87,12 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     def endpoint(form: Form) -> SubmitEndpoint:
         return SubmitEndpoint(form, keys, idempotency, waits, counts)
 
+    # Only tensors need more than texts do.
+    most_bytes = most_body_bytes(settings.max_input_bytes if catalog.tensor_models else 0)
+    batch_bytes = max(MAX_BATCH_BYTES, most_bytes)
     parts = Parts(
-        infer=endpoint(Single(submits, stream_url=settings.stream_url)),
-        batch=endpoint(Batch(submits, stream_url=settings.stream_url)),
+        infer=endpoint(Single(submits, stream_url=settings.stream_url, most_bytes=most_bytes)),
+        batch=endpoint(Batch(submits, stream_url=settings.stream_url, most_bytes=batch_bytes)),
         jobs=Jobs(store, keys, waits, metrics),
         events=events,
         stats=stats,
@@ -99,10 +107,15 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             return {"redis": error.detail, "broker": "unknown"}
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
+    def about() -> dict[str, Sequence[str]]:
+        if not settings.models:
+            return {}
+        return {"models_without_batcher": sorted(catalog.models.keys() - stats.models)}
+
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     letters = Letters(broker, settings.names, keys, origins, host=settings.host)
-    app = make_app(parts, metrics, checks, pages=[*pages.routes(), *letters.routes()])
+    app = make_app(parts, metrics, checks, about, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -45,6 +45,24 @@ async def read_within(receive: Receive, gate: Gate, *, declared: bytes, most_byt
     return await _rest(await receive(), receive, declared=declared, most_bytes=most_bytes, gate=gate)
 
 
+async def read_either(
+    receive: Receive, gate: Gate, *, declared: bytes, usual_bytes: int, most_bytes: int
+) -> bytes:
+    """Read a body that is usually small and may be large: only beyond ``usual_bytes`` does it take up room in ``gate``.
+
+    Whoever gets a larger one lets the gate know when it is done. Raises as `read_within`.
+    """
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        whole: bytes = message["body"]
+        if len(whole) <= usual_bytes:
+            return whole
+    body = await _rest(message, receive, declared=declared, most_bytes=most_bytes, gate=gate)
+    if len(body) <= usual_bytes:
+        gate.leave(0, len(body))
+    return body
+
+
 async def _rest(
     message: Message, receive: Receive, *, declared: bytes, most_bytes: int, gate: Gate | None
 ) -> bytes:

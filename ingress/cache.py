@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from inferq.cachekey import cache_key
+from inferq.cachekey import job_key
 from inferq.errors import Unavailable
 from inferq.heartbeats import BatcherBeat, CacheTotals
-from inferq.jobs import Job, Result
+from inferq.jobs import Job
+from inferq.results import AnyResult
 from inferq.store import Store
 from inferq.telemetry import Metrics
 
@@ -41,9 +42,9 @@ def served(beats: Sequence[BatcherBeat], model: str) -> Served | None:
 
 
 class SharedCache:
-    """Looks results up in Redis and answers jobs with them; ``serving`` says what the batchers run now."""
+    """Looks results up in Redis and answers jobs with them; ``serving`` says what a model's batchers run now."""
 
-    def __init__(self, store: Store, metrics: Metrics, *, serving: Callable[[], Served | None]) -> None:
+    def __init__(self, store: Store, metrics: Metrics, *, serving: Callable[[str], Served | None]) -> None:
         self._store, self._serving = store, serving
         self._lookups = metrics.counter("cache", "Lookups of results by outcome", "place", "outcome")
         self._answered = metrics.jobs.labels("done")
@@ -55,19 +56,17 @@ class SharedCache:
         Raises:
             Unavailable: the result was found, but Redis did not take the record.
         """
-        running = self._serving() if job.cache else None
+        running = self._serving(job.model) if job.cache else None
         if running is None:
             return False
-        result = await self._find(
-            cache_key(model_digest=running.digest, precision=running.precision, text=job.text)
-        )
+        result = await self._find(job_key(job, model_digest=running.digest, precision=running.precision))
         if result is None:
             return False
         await self._store.answer(job, result)
         self._answered.inc()
         return True
 
-    async def _find(self, key: str) -> Result | None:
+    async def _find(self, key: str) -> AnyResult | None:
         """Look up a result; a cache that is away or slow has none."""
         try:
             async with asyncio.timeout(LOOKUP_S):

@@ -176,15 +176,26 @@ class SubmitMetrics:
 class Single:
     """One job a request."""
 
-    def __init__(self, submits: Submits, *, stream_url: str) -> None:
-        self._submits, self._stream_url = submits, stream_url
+    def __init__(self, submits: Submits, *, stream_url: str, most_bytes: int = MAX_BODY_BYTES) -> None:
+        self._submits, self._stream_url, self._most_bytes = submits, stream_url, most_bytes
+        self._gate: Gate = submits.gate
 
     async def read(self, receive: Receive, head: Head) -> bytes:
-        """Read a body of at most 64 KiB."""
-        return await bodies.read(receive, declared=head.length, most_bytes=MAX_BODY_BYTES)
+        """Read a body of at most 64 KiB, or a larger one where tensors are taken; those together are bounded."""
+        if self._most_bytes <= MAX_BODY_BYTES:
+            return await bodies.read(receive, declared=head.length, most_bytes=MAX_BODY_BYTES)
+        return await bodies.read_either(
+            receive,
+            self._gate,
+            declared=head.length,
+            usual_bytes=MAX_BODY_BYTES,
+            most_bytes=self._most_bytes,
+        )
 
     def release(self, body: bytes) -> None:
-        """Nothing was taken up."""
+        """The bytes of a large one are free for others."""
+        if len(body) > MAX_BODY_BYTES:
+            self._gate.leave(0, len(body))
 
     def parse(self, body: bytes) -> InferRequest:
         """Decode the request."""
@@ -202,13 +213,15 @@ class Single:
 class Batch:
     """Up to 256 jobs a request; what is wrong with one input is its own alone."""
 
-    def __init__(self, submits: Submits, *, stream_url: str) -> None:
-        self._submits, self._stream_url = submits, stream_url
+    def __init__(self, submits: Submits, *, stream_url: str, most_bytes: int = MAX_BATCH_BYTES) -> None:
+        self._submits, self._stream_url, self._most_bytes = submits, stream_url, most_bytes
         self._gate: Gate = submits.gate
 
     async def read(self, receive: Receive, head: Head) -> bytes:
-        """Read a body of at most 8 MiB; all of them together are bounded."""
-        return await bodies.read_within(receive, self._gate, declared=head.length, most_bytes=MAX_BATCH_BYTES)
+        """Read a body of at most 8 MiB, or more where tensors are taken; all of them together are bounded."""
+        return await bodies.read_within(
+            receive, self._gate, declared=head.length, most_bytes=self._most_bytes
+        )
 
     def release(self, body: bytes) -> None:
         """Its bytes are free for others."""

@@ -1,7 +1,8 @@
 """What a caller may send, and how a body becomes it. Pure.
 
-The types below are the rule; msgspec checks them while it decodes. What it cannot express (white space alone, which
-models there are) is checked after. `ALLOWED` says the same rule in words, for the answer to a body that breaks it.
+The types below are the rule; msgspec checks them while it decodes. What it cannot express (white space alone, one kind
+of input) is checked after; which models there are and what they take, in `ingress.tensors`. `ALLOWED` says the same
+rule in words, for the answer to a body that breaks it.
 """
 
 import json
@@ -11,8 +12,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from inferq.errors import FieldError, InvalidRequest, ModelNotFound, UnsupportedMediaType
+from inferq.errors import FieldError, InvalidRequest, UnsupportedMediaType
 from inferq.jobs import Priority
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.tensor import MAX_NAME, MAX_RANK
 from inferq.webhooks.policy import Policy
 from inferq.webhooks.url import MAX_URL
 
@@ -22,18 +25,45 @@ MAX_DEADLINE_MS: Final = 86_400_000
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_INPUTS: Final = 256
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+MAX_TENSORS: Final = 64
+# Where tensors are taken: so much JSON for each of their bytes, beside a usual body, but never more than the last.
+JSON_BYTES_A_BYTE: Final = 8
+MOST_BODY_BYTES: Final = 32 * 1024 * 1024
 # A body with half a character in it is taken apart by a slower parser, which nobody may keep busy for long.
 MOST_SIFTED_BYTES: Final = 512 * 1024
 
 
-class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /v1/infer`; ``deadline_ms`` counts from acceptance, an empty ``webhook`` is none at all."""
+class InputTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tensor as the Open Inference Protocol writes it; ``data`` is a list, flat or nested as `shape` says."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+    datatype: Datatype
+    shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=MAX_RANK)]
+    data: msgspec.Raw
+
+
+class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /v1/infer`: one of ``text``, ``inputs`` and ``input_data``, which is a single row of numbers.
+
+    ``deadline_ms`` counts from acceptance, an empty ``webhook`` is none at all.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)] | msgspec.UnsetType = msgspec.UNSET
+    inputs: (
+        Annotated[list[InputTensor], msgspec.Meta(min_length=1, max_length=MAX_TENSORS)] | msgspec.UnsetType
+    ) = msgspec.UNSET
+    input_data: Annotated[list[float], msgspec.Meta(min_length=1)] | msgspec.UnsetType = msgspec.UNSET
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEADLINE_MS)] | None = None
     priority: Priority = Priority.INTERACTIVE
     webhook: Annotated[str, msgspec.Meta(max_length=MAX_URL)] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Which of the three it has; `decode` lets none through that has not one."""
+        if self.text is not msgspec.UNSET:
+            return "text"
+        return "inputs" if self.inputs is not msgspec.UNSET else "input_data"
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +74,8 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 ALLOWED: Final[Mapping[str, str]] = {
     "text": f"must be a string of 1 to {MAX_TEXT} characters",
+    "inputs": f"must be a list of 1 to {MAX_TENSORS} tensors, each with name, datatype, shape and data",
+    "input_data": "must be a list of numbers",
     "model": f"must be a string of up to {MAX_MODEL} characters",
     "deadline_ms": f"must be a whole number from 1 to {MAX_DEADLINE_MS}",
     "priority": "must be " + " or ".join(Priority),
@@ -86,7 +118,21 @@ _FRESH: Final = frozenset({b"no-cache", b"no-store"})
 # What msgspec says. A name may hold anything, so these match the whole text or its end, and in this order.
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
-_WRONG = re.compile(r".* - at `\$\.(?P<name>\w+)`", re.DOTALL)
+_WRONG = re.compile(r".* - at `\$\.(?P<name>\w+)(?:\[[^`]*)?`", re.DOTALL)
+_WRONG_INPUT = re.compile(r"(?P<said>.*) - at `\$\.inputs\[(?P<at>[^`]*)`", re.DOTALL)
+_KINDS: Final = ("text", "inputs", "input_data")
+# What a tensor's part must be.
+_TENSOR_ALLOWED: Final = {
+    "name": f"must be a string of 1 to {MAX_NAME} characters",
+    "datatype": "must be one of " + ", ".join(Datatype),
+    "shape": f"must be a list of up to {MAX_RANK} whole numbers of 0 or more",
+    "data": "must be a list",
+}
+
+
+def most_body_bytes(max_input_bytes: int) -> int:
+    """Return how long a body may be where a job's tensors may hold so many bytes; 0 for where none are taken."""
+    return min(MOST_BODY_BYTES, MAX_BODY_BYTES + JSON_BYTES_A_BYTE * max_input_bytes)
 
 
 def decode(body: bytes | msgspec.Raw) -> InferRequest:
@@ -103,8 +149,8 @@ def decode(body: bytes | msgspec.Raw) -> InferRequest:
         raise _invalid(str(error)) from None
     except _UNREADABLE as error:
         raise _refused("", "the body", f"is not JSON in UTF-8: {error}") from None
-    if request.text.isspace():
-        raise _blank()
+    if (fault := _fault(request)) is not None:
+        raise fault
     return request
 
 
@@ -125,7 +171,9 @@ def decode_batch(body: bytes) -> list[InferRequest | InvalidRequest]:
         whole = _listed(_inputs_decoder.decode(inputs))
     except (*_UNREADABLE, msgspec.ValidationError):
         return _decode_apart(inputs)
-    return [within(index, _blank()) if one.text.isspace() else one for index, one in enumerate(whole)]
+    return [
+        one if (fault := _fault(one)) is None else within(index, fault) for index, one in enumerate(whole)
+    ]
 
 
 def _inputs_of(body: bytes) -> msgspec.Raw:
@@ -185,13 +233,6 @@ def within(index: int, error: InvalidRequest) -> InvalidRequest:
     return InvalidRequest(error.detail, errors=faults)
 
 
-def check_model(request: InferRequest, served: str) -> str:
-    """Return the model to run; raises `ModelNotFound` when no batcher could serve it."""
-    if request.model is not None and request.model != served:
-        raise ModelNotFound(f"this service runs the model {served!r} alone")
-    return served
-
-
 def wants_webhook(request: InferRequest, default: str) -> bool:
     """Say whether somebody is to be told of the job's end; ``default`` is for a job that says nothing of it."""
     return bool(default if request.webhook is None else request.webhook)
@@ -228,6 +269,8 @@ def wants_cached(cache_control: bytes) -> bool:
 
 
 def _invalid(message: str) -> InvalidRequest:
+    if found := _WRONG_INPUT.fullmatch(message):
+        return _wrong_input(found["said"], found["at"])
     if found := _UNKNOWN.fullmatch(message):
         return _unknown(found["name"], ALLOWED)
     if found := _MISSING.fullmatch(message):
@@ -237,10 +280,47 @@ def _invalid(message: str) -> InvalidRequest:
     return _refused("", "the body", "must be a JSON object")
 
 
-def _unknown(name: str, known: Iterable[str]) -> InvalidRequest:
+def _wrong_input(said: str, at: str) -> InvalidRequest:
+    """Return what is wrong with a tensor, or a part of one; ``at`` is the path's rest behind `$.inputs[`."""
+    index, _, part = at.partition("]")
+    name = part.lstrip(".").partition("[")[0]
+    place = f"/inputs/{index}" if index.isdigit() else "/inputs"
+    if found := _UNKNOWN.fullmatch(said):
+        return _unknown(found["name"], _TENSOR_ALLOWED, place)
+    if found := _MISSING.fullmatch(said):
+        name, place = found["name"], f"{place}/{found['name']}"
+        return _refused(place, place[1:].replace("/", "."), "is missing: it " + _TENSOR_ALLOWED[name])
+    if name not in _TENSOR_ALLOWED:
+        return _refused(
+            place, place[1:].replace("/", "."), "must be an object with name, datatype, shape and data"
+        )
+    place = f"{place}/{name}"
+    return _refused(place, place[1:].replace("/", "."), _TENSOR_ALLOWED[name])
+
+
+def _unknown(name: str, known: Iterable[str], place: str = "") -> InvalidRequest:
     name = name[:_LONGEST_NAME]
-    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+    pointer = place + "/" + name.replace("~", "~0").replace("/", "~1")
     return _refused(pointer, name, "is no field; there are " + ", ".join(known))
+
+
+def _fault(request: InferRequest) -> InvalidRequest | None:
+    """Return what is wrong with a request beyond what its types say, if anything."""
+    text, inputs = request.text, request.inputs
+    if isinstance(text, str) and inputs is request.input_data:
+        # The usual case: both are unset.
+        return _blank() if text.isspace() else None
+    given = [name for name in _KINDS if getattr(request, name) is not msgspec.UNSET]
+    if not given:
+        return _refused("/text", "text", f"is missing: it {ALLOWED['text']}")
+    if len(given) > 1:
+        return _refused(
+            f"/{given[1]}", given[1], f"must not stand beside {given[0]}: send one of {', '.join(_KINDS)}"
+        )
+    for index, one in enumerate(inputs or ()):
+        if bytes(memoryview(one.data)[:1]) != b"[":
+            return _refused(f"/inputs/{index}/data", f"inputs.{index}.data", _TENSOR_ALLOWED["data"])
+    return None
 
 
 def _blank() -> InvalidRequest:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from ingress.admission import Rates
 from ingress.cache import Served, served
 
 RATE_OVER_S: Final = 10.0
+NO_RATES: Final = Rates()
 
 _log = structlog.get_logger(__name__)
 
@@ -83,13 +84,21 @@ class Stats:
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
         self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
-        self._served: Served | None = None
-        self.rates = Rates()
+        self._rates: dict[str, Rates] = {}
+        self._served: dict[str, Served | None] = {}
+
+    def served(self, model: str) -> Served | None:
+        """What a model's living batchers ran at the last look; None when they differ, or none is there."""
+        return self._served.get(model)
+
+    def rates(self, model: str) -> Rates:
+        """What a model's living batchers did at the last look."""
+        return self._rates.get(model, NO_RATES)
 
     @property
-    def served(self) -> Served | None:
-        """What the living batchers ran at the last look; None when they differ, or none is there."""
-        return self._served
+    def models(self) -> set[str]:
+        """The models that had a living batcher at the last look."""
+        return set(self._rates)
 
     async def run(
         self, queued_jobs: Callable[[], int], under_way_jobs: Callable[[], int], cache: CacheTotals
@@ -113,11 +122,9 @@ class Stats:
                         ),
                     )
                     beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
-                    self._served = served(beats, names.default_model)
-                    self.rates = Rates(
-                        recent=sum(entry.recent_rate for entry in beats),
-                        capacity=sum(entry.capacity_rate for entry in beats),
-                    )
+                    models = {entry.model for entry in beats}
+                    self._served = {model: served(beats, model) for model in models}
+                    self._rates = {model: _rates(beats, model) for model in models}
                     self._depth_gauge.set(await self._broker.depth())
                     self._dead_gauge.set(await self._broker.dead_count())
                 except Unavailable as error:
@@ -173,6 +180,13 @@ class Stats:
     def _arrival_rate(self) -> float:
         (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
+
+
+def _rates(beats: Sequence[BatcherBeat], model: str) -> Rates:
+    own = [entry for entry in beats if entry.model == model]
+    return Rates(
+        recent=sum(entry.recent_rate for entry in own), capacity=sum(entry.capacity_rate for entry in own)
+    )
 
 
 def _percentiles(batchers: list[BatcherBeat], name: str) -> Percentiles:

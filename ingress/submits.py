@@ -16,6 +16,7 @@ import msgspec
 
 from inferq.apikeys import Caller
 from inferq.broker import Broker
+from inferq.catalog import Catalog
 from inferq.deadline import Deadlines
 from inferq.errors import DeadlineUnreachable, HttpError, InvalidRequest, QueueFull, Unavailable
 from inferq.jobs import BIRTHS, Birth, Job, Priority
@@ -26,8 +27,9 @@ from inferq.telemetry import Metrics
 from ingress.admission import Crowded, Gate, Rates, retry_after_s, wait_ms, whole_s
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
-from ingress.requests import InferRequest, check_model, wants_webhook, within
+from ingress.requests import InferRequest, wants_webhook, within
 from ingress.standing import NO_QUOTA, Standing
+from ingress.tensors import choose_model, tensors_of
 from ingress.webhookdoor import WebhookDoor
 
 # Each step has a deadline of its own. This is for all of them together, so that a single submit is answered within two
@@ -56,7 +58,10 @@ def new_seed() -> Seed:
 
 
 class Submits:
-    """Accepts jobs, or says why not; ``rates`` are what the batchers did at the last look."""
+    """Accepts jobs, or says why not; ``rates`` are what a model's batchers did at the last look.
+
+    A job's tensors hold at most ``max_input_bytes``.
+    """
 
     def __init__(
         self,
@@ -68,12 +73,18 @@ class Submits:
         cache: SharedCache | None,
         webhooks: WebhookDoor,
         limit_jobs: int,
-        rates: Callable[[], Rates],
+        rates: Callable[[str], Rates],
+        catalog: Catalog,
+        max_input_bytes: int,
     ) -> None:
         self._webhooks = webhooks
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
-        self._queues = {priority: names.queue(names.default_model, priority) for priority in Priority}
+        self._catalog, self._max_input_bytes = catalog, max_input_bytes
+        self._queues = {
+            model: {priority: names.queue(model, priority) for priority in Priority}
+            for model in catalog.models
+        }
         self._jobs = metrics.jobs.labels("queued")
         self._deadlines = Deadlines(ACCEPT_S)
         self.gate = Gate()
@@ -100,7 +111,7 @@ class Submits:
                 raise
             raise Unavailable("the job was not recorded and confirmed in time") from None
         except QueueFull as error:
-            raise self._timed(error) from None
+            raise self._timed(error, job.model) from None
         finally:
             deadline.end()
             self.gate.leave(1, 0)
@@ -193,8 +204,8 @@ class Submits:
         refusals = await self._broker.accept_many(
             [self._origin(job, seed) for job in left.values()], resumed=seed.resumed
         )
-        for index, refusal in zip(left, refusals, strict=True):
-            outcomes[index] = Birth.ACCEPT if refusal is None else self._timed(refusal)
+        for (index, job), refusal in zip(left.items(), refusals, strict=True):
+            outcomes[index] = Birth.ACCEPT if refusal is None else self._timed(refusal, job.model)
         self._queued(sum(refusal is None for refusal in refusals))
         return outcomes
 
@@ -205,16 +216,18 @@ class Submits:
             ModelNotFound, InvalidRequest, DeadlineUnreachable: what it asks for cannot be had.
             Unavailable: too many webhooks wait.
         """
-        model = check_model(request, self._names.default_model)
+        card = choose_model(request, self._catalog)
+        inputs = tensors_of(request, card, max_bytes=self._max_input_bytes)
         webhook = self._webhooks.choose(request, caller, resumed=seed.resumed)
         created_ms = int(time.time() * 1000)
         # A submit that is made again may have been accepted: then what waits says nothing of it.
         if request.deadline_ms is not None and not seed.resumed:
-            self._check_deadline(request.deadline_ms, request.priority)
+            self._check_deadline(request.deadline_ms, request.priority, card.name)
         return Job(
             job_id=job_id,
-            model=model,
-            text=request.text,
+            model=card.name,
+            text=request.text or "",
+            inputs=inputs,
             created_ms=created_ms,
             priority=request.priority,
             deadline_ms=None if request.deadline_ms is None else created_ms + request.deadline_ms,
@@ -225,29 +238,31 @@ class Submits:
         )
 
     def _origin(self, job: Job, seed: Seed) -> Origin:
-        queue = self._queues[job.priority]
+        queue = self._queues[job.model][job.priority]
         return Origin(job=job, queue=queue, message=encode_job(job), submit=seed.maker)
 
-    def _check_deadline(self, deadline_ms: int, priority: Priority) -> None:
+    def _check_deadline(self, deadline_ms: int, priority: Priority, model: str) -> None:
         counted = self._broker.counted
-        waiting = {one: counted.jobs.get(queue, 0) for one, queue in self._queues.items()}
+        waiting = {one: counted.jobs.get(queue, 0) for one, queue in self._queues[model].items()}
         age_s = max(0.0, asyncio.get_running_loop().time() - counted.at_s)
-        least_ms = wait_ms(waiting, priority, age_s=age_s, rate=self._rates().capacity)
+        least_ms = wait_ms(waiting, priority, age_s=age_s, rate=self._rates(model).capacity)
         if least_ms > deadline_ms:
             raise DeadlineUnreachable(
                 f"what waits already takes {least_ms / 1000:.1f} s, longer than deadline_ms allows",
                 retry_after_s=whole_s((least_ms - deadline_ms) / 1000, spread=random.random()),
             )
 
-    def _timed(self, error: HttpError) -> HttpError:
+    def _timed(self, error: HttpError, model: str) -> HttpError:
         """Return a refusal; for a full queue it says when to come back."""
         if isinstance(error, QueueFull):
             # Who is refused knows that the limit is reached, however old the last count is.
-            depth_jobs = max(sum(self._broker.counted.jobs.values()), self._limit_jobs)
+            counted = self._broker.counted.jobs
+            waiting_jobs = sum(counted.get(queue, 0) for queue in self._queues[model].values())
+            depth_jobs = max(waiting_jobs, self._limit_jobs)
             wait_s = retry_after_s(
                 depth_jobs=depth_jobs,
                 limit_jobs=self._limit_jobs,
-                rate=self._rates().recent,
+                rate=self._rates(model).recent,
                 spread=random.random(),
             )
             return QueueFull(error.detail, retry_after_s=wait_s)

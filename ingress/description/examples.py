@@ -62,6 +62,13 @@ _DONE: Final = {
         "id": "b-17", "size": 7, "tokens": 91, "padded_tokens": 112, "close_reason": "greedy", "batcher": "host-4711",
     },
 }  # fmt: skip
+_DONE_TENSORS: Final = {
+    **_DONE, "model": "mlp",
+    "result": {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.25, -1.5]}]},
+    "batch": {
+        "id": "b-18", "size": 7, "tokens": 7, "padded_tokens": 7, "close_reason": "greedy", "batcher": "host-4712",
+    },
+}  # fmt: skip
 _FAILED: Final = {
     **_QUEUED, "status": "failed", "seq": 3, "attempt": 1,
     "error": {"code": "inference_failed", "detail": "the model raised on this input alone"},
@@ -129,6 +136,14 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
         {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk",
          "webhook": "https://example.com/inferq"},
     ),
+    "tensors": (
+        "Tensors of a model",
+        {
+            "model": "mlp",
+            "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0.1, 0.2, 0.3, 0.4]}],
+        },
+    ),
+    "vector": ("A row of numbers", {"model": "mlp", "input_data": [0.1, 0.2, 0.3, 0.4]}),
     "two_texts": (
         "Two texts, one of them of low priority",
         {"inputs": [_TEXT, {"text": "A waste of time", "priority": "bulk"}]},
@@ -157,6 +172,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     ),
     "queued": ("A job that waits", _QUEUED),
     "done": ("A job that is done", _DONE),
+    "done_tensors": ("A job of tensors that is done", _DONE_TENSORS),
     "failed": ("A job that failed", _FAILED),
     "cancelled": ("A job that was cancelled", _CANCELLED),
     "ended": ("A job is done", frame_of(_DONE)),

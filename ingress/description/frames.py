@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from inferq.jobs import JobRecord, Result
+from inferq.results import TensorOutputs
 from ingress.description.meanings import FIELDS
 
 # What the notifier takes in one message; a test holds it to that.
@@ -87,7 +88,7 @@ class Auth(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 SAID: Final = (Subscribe, Unsubscribe, Auth)
-PUSHED: Final = (JobFrame, ErrorFrame, JobRecord, Result)
+PUSHED: Final = (JobFrame, ErrorFrame, JobRecord, Result, TensorOutputs)
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     **FIELDS,

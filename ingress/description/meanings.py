@@ -30,13 +30,23 @@ _FRAME: Final = {
 
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "InferRequest": {
-        "text": "What to classify. Limits count code points; white space alone is refused.",
-        "model": "The model to run; absent or null is the one that is served. Any other is a 404.",
+        "text": "What to classify. Limits count code points; white space alone is refused. For a text model.",
+        "inputs": "The graph's inputs, as the Open Inference Protocol writes them. For a tensor model.",
+        "input_data": "One row of numbers, for a model with one input of floats that has one axis beside the batch's.",
+        "model": "The model to run; absent or null is the default one, or for tensors the only one that takes them. "
+        "One that there is not is a 404.",
         "deadline_ms": "Milliseconds from acceptance after which nobody wants the result: the job then expires. "
         "Absent or null: it waits as long as it takes. Written without fraction or exponent.",
         "priority": "Which queue the job waits in.",
         "webhook": "A URL that is told of the job's end by a POST: https, and public unless the operator lists its "
         "host. Absent or null: the API key's own, if it has one. Empty: none, not even that.",
+    },
+    "InputTensor": {
+        "name": "The input's name in the graph.",
+        "datatype": "What its values are.",
+        "shape": "The length of each axis; the first one is the number of rows.",
+        "data": "Its values: a flat list, the last axis fastest, or lists nested as the shape is. Numbers for floats, "
+        "whole numbers for integers, true and false for BOOL.",
     },
     "BatchRequest": {
         "inputs": "The requests. Each is judged by itself: one that is wrong costs the others nothing.",
@@ -94,7 +104,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Timings": {
         "queue_wait": "From acceptance until a batcher had it.",
         "batch_wait": "From there until its batch closed.",
-        "tokenize": "Making tokens of the text.",
+        "tokenize": "Making tokens of the text, or checking the tensors.",
         "inference": "The run of its batch.",
         "store": "From the end of the run until the result was stored.",
         "total": "From acceptance until the result was stored.",
@@ -102,8 +112,8 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "BatchInfo": {
         "id": "Names the batch.",
         "size": "How many jobs it had.",
-        "tokens": "Tokens of all its texts together.",
-        "padded_tokens": "Tokens that were run, padding included.",
+        "tokens": "Tokens of all its texts together, or rows of all its tensors.",
+        "padded_tokens": "Tokens that were run, padding included; of tensors the rows again.",
         "close_reason": "Why it closed: `full`, `window`, `greedy`, `slo`, `tokens`, `drain` or `split`.",
         "batcher": "The process that ran it.",
     },
@@ -112,6 +122,13 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "score": "Its probability.",
         "scores": "The probability of each label.",
         "truncated": "Whether the text was longer than the model takes, and was cut.",
+    },
+    "TensorOutputs": {"outputs": "Each output of the graph, in its order."},
+    "OutputTensor": {
+        "name": "Its name in the graph.",
+        "datatype": "What its values are.",
+        "shape": "The length of each axis.",
+        "data": "Its values as a flat list, the last axis fastest.",
     },
     "Statistics": {
         "queue": "The jobs that wait.",
@@ -201,6 +218,8 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Readiness": {
         "status": "`ready` when every check is ok.",
         "checks": "Each part that it needs: `ok`, or what is wrong.",
+        "models_without_batcher": "Where there are several models, those that no living batcher serves: their jobs "
+        "wait.",
     },
     "Health": {
         "status": "Always `ok`: who answers is alive.",

@@ -48,14 +48,15 @@ OPERATIONS: Final = (
         method="post",
         name="submit",
         tag="Jobs",
-        summary="Submit a text",
+        summary="Submit a text or tensors",
         text="A 202 means that the job is recorded and its message confirmed: it will end, whatever dies meanwhile. "
-        "A body has at most 64 KiB. An absent `Content-Type` counts as JSON; anything else than JSON is refused, and "
+        "A body has at most 64 KiB, more only where a model takes tensors. An absent `Content-Type` counts as JSON; "
+        "anything else than JSON is refused, and "
         "so is any `Content-Encoding`. Fields that are not listed here are errors. With `Prefer: wait=N` the answer is "
         "the final record, if the job ends within N seconds.",
         parameters=(*_SUBMIT, "Prefer"),
         body="InferRequest",
-        body_examples=("text_alone", "all_fields"),
+        body_examples=("text_alone", "all_fields", "tensors", "vector"),
         answers=(
             Answer(
                 status=200,
@@ -68,7 +69,7 @@ OPERATIONS: Final = (
                     "Cache-Control.no-store",
                     *_SUBMITTED,
                 ),
-                examples=("done", "failed"),
+                examples=("done", "done_tensors", "failed"),
             ),
             Answer(
                 status=202,
@@ -88,8 +89,9 @@ OPERATIONS: Final = (
         method="post",
         name="submitBatch",
         tag="Jobs",
-        summary="Submit many texts at once",
-        text="Takes 1 to 256 requests in a body of at most 8 MiB, at much less cost than as many single submits. "
+        summary="Submit many inputs at once",
+        text="Takes 1 to 256 requests in a body of at most 8 MiB (more only where a model takes large tensors), at "
+        "much less cost than as many single submits. "
         "Each input is judged by itself: as long as one becomes a job the answer is 202, and says for each input which "
         "job it became, or why it became none. When none did, the answer has the status of the first refusal. A quota "
         "is used for all valid inputs or for none.",

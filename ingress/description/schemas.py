@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from inferq.jobs import BIRTHS, JobRecord, Result
+from inferq.results import TensorOutputs
 from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
 from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, JobFrame, StreamedEvent
@@ -34,11 +35,12 @@ class Health(msgspec.Struct, kw_only=True):
     status: Literal["ok"]
 
 
-class Readiness(msgspec.Struct, kw_only=True):
+class Readiness(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Answer to `GET /readyz`."""
 
     status: Literal["ready", "not_ready"]
     checks: dict[str, str]
+    models_without_batcher: list[str] = []
 
 
 class OpenApi(msgspec.Struct, kw_only=True):
@@ -58,8 +60,8 @@ class AsyncApi(msgspec.Struct, kw_only=True):
 
 
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, StreamedEvent, JobFrame, FinalFrame,
-    ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, TensorOutputs, Statistics, StreamedEvent, JobFrame,
+    FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -88,10 +90,18 @@ _WEBHOOK: Final = {
 }
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
+# Each of the three is another kind of input.
+_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "InferRequest": {"oneOf": [{"required": [name]} for name in ("text", "inputs", "input_data")]}
+}
 _RULES: Final[Mapping[str, _Rules]] = {
     "InferRequest": {
         "text": {"pattern": NOT_BLANK},
         "webhook": {"anyOf": [_WEBHOOK, {"const": ""}, {"type": "null"}]},
+    },
+    "InputTensor": {"data": {"type": "array"}},
+    "OutputTensor": {
+        "data": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}}
     },
     "WebhookState": {
         "attempts": {"minimum": 0},
@@ -117,7 +127,9 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "job_id": {"pattern": JOB_ID},
         "seq": {"minimum": 1},
         "attempt": {"minimum": 0},
-        "result": {"anyOf": [{"$ref": REF + Result.__name__}, {"type": "null"}]},
+        "result": {
+            "anyOf": [*({"$ref": REF + kind.__name__} for kind in (Result, TensorOutputs)), {"type": "null"}]
+        },
         "created_at": {"format": "date-time"},
         **{
             name: {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
@@ -172,6 +184,7 @@ def schemas(
             described.pop("default", None)
     made |= answered
     for name, schema in made.items():
+        schema |= _WHOLE.get(name, {})
         # Docstrings quote as this code does, and these texts are CommonMark.
         schema["description"] = schema["description"].replace("``", "`")
         for field, described in schema.get("properties", {}).items():

@@ -57,7 +57,9 @@ def field_table(schema: Schema) -> str:
 
 def _base(schema: Schema) -> str:
     if schema["type"] == "array":
-        return "list of " + kind(schema["items"]) if schema.get("maxItems") != 0 else "empty list"
+        if schema.get("maxItems") == 0:
+            return "empty list"
+        return "list of " + kind(schema["items"]) if "items" in schema else "list"
     if schema["type"] == "object":
         values = schema.get("additionalProperties")
         return f"object of {kind(values)} by name" if values else "object"

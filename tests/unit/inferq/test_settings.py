@@ -116,7 +116,7 @@ CASES: dict[str, Case] = {
     "model": _text("simulated:1,2", "/models/m", "hub:", "hub:a/b/c", allowed="hub: takes <owner>/<name>"),
     "models": _text("/models", "models", allowed="anything"),
     "serves": _text("mlp", "", "a b", "a/b", "x" * 101, allowed="the name of a model"),
-    "max_input_bytes": _number(1024, 8_388_608),
+    "max_input_bytes": _number(1024, 4_194_304),
     "max_output_bytes": _number(1024, 262_144),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
     "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),

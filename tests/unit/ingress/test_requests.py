@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferq.errors import CallerError, FieldError, InvalidRequest, ModelNotFound, UnsupportedMediaType
+from inferq.catalog import Catalog, ModelCard, Task
+from inferq.errors import CallerError, FieldError, InvalidRequest, UnsupportedMediaType
 from inferq.jobs import Priority
 from inferq.webhooks.guard import Hosts
 from inferq.webhooks.policy import Policy
@@ -20,15 +22,18 @@ from ingress.requests import (
     MAX_TEXT,
     InferRequest,
     check_headers,
-    check_model,
     check_webhook,
     decode,
     wants_cached,
     wants_webhook,
 )
+from ingress.tensors import choose_model
 
 FILE = Path(__file__).parents[2] / "data" / "requests.jsonl"
 CASES = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+TEXT_ALONE = Catalog(
+    default="builtin", models={"builtin": ModelCard(name="builtin", spec="builtin", task=Task.TEXT)}
+)
 TEXT = "must be a string of 1 to 2000 characters"
 DEADLINE = "must be a whole number from 1 to 86400000"
 PRIORITY = "must be interactive or bulk"
@@ -51,7 +56,7 @@ def _submit(body: bytes, headers: dict[str, str]) -> InferRequest:
     encoded = {name: value.encode() for name, value in headers.items()}
     check_headers(encoded.get("content-type"), encoded.get("content-encoding"))
     request = decode(body)
-    check_model(request, "builtin")
+    choose_model(request, TEXT_ALONE)
     return request
 
 
@@ -170,7 +175,8 @@ def test_an_unknown_field_is_pointed_at(name: str, pointer: str) -> None:
     error = _refusal(json.dumps({"text": "a", name: 1}).encode())
     (found,) = error.errors
     assert found == FieldError(
-        pointer=pointer, detail="is no field; there are text, model, deadline_ms, priority, webhook"
+        pointer=pointer,
+        detail="is no field; there are text, inputs, input_data, model, deadline_ms, priority, webhook",
     )
     assert error.detail == f"{name[:100]} {found.detail}"
 
@@ -222,26 +228,17 @@ def test_any_body_is_read_or_refused_with_a_pointer(body: bytes) -> None:
     except InvalidRequest as error:
         refusal = error
     else:
-        assert 1 <= len(request.text) <= MAX_TEXT
-        assert request.text.strip()
+        given = [request.text, request.inputs, request.input_data]
+        assert given.count(msgspec.UNSET) == 2
+        if request.kind == "text":
+            assert isinstance(request.text, str)
+            assert 1 <= len(request.text) <= MAX_TEXT
+            assert request.text.strip()
         assert request.deadline_ms is None or 1 <= request.deadline_ms <= MAX_DEADLINE_MS
         return
     (found,) = refusal.errors
     assert found.pointer == "" or found.pointer.startswith("/")
     assert len(refusal.detail) < 300
-
-
-@pytest.mark.parametrize("model", [None, "builtin"])
-def test_the_served_model_may_be_named(model: str | None) -> None:
-    """Naming it changes nothing."""
-    assert check_model(InferRequest(text="a", model=model), "builtin") == "builtin"
-
-
-@pytest.mark.parametrize("model", ["", "Builtin", "other"])
-def test_another_model_is_not_found(model: str) -> None:
-    """The answer says which one there is."""
-    with pytest.raises(ModelNotFound, match="'builtin'"):
-        check_model(InferRequest(text="a", model=model), "builtin")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import jsonschema_rs
 import msgspec
@@ -241,7 +241,10 @@ def test_examples_of_requests_go_through_the_decoder() -> None:
     """What is shown as a request is one."""
     assert requests.decode(json.dumps(EXAMPLES["text_alone"][1]).encode()).text
     whole = requests.decode(json.dumps(EXAMPLES["all_fields"][1]).encode())
-    assert set(EXAMPLES["all_fields"][1]) == set(msgspec.structs.asdict(whole))
+    others = {"inputs", "input_data"}
+    assert set(EXAMPLES["all_fields"][1]) == set(msgspec.structs.asdict(whole)) - others
+    assert requests.decode(json.dumps(EXAMPLES["tensors"][1]).encode()).kind == "inputs"
+    assert requests.decode(json.dumps(EXAMPLES["vector"][1]).encode()).kind == "input_data"
     batch = requests.decode_batch(json.dumps(EXAMPLES["two_texts"][1]).encode())
     assert [type(one) for one in batch] == [requests.InferRequest] * 2
 
@@ -337,6 +340,9 @@ def test_white_space_is_the_decoders() -> None:
         assert (pattern.search(character) is None) == character.isspace(), f"U+{number:04X}"
 
 
+TENSOR: Final[dict[str, Any]] = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -348,6 +354,15 @@ def test_white_space_is_the_decoders() -> None:
         {"text": "a", "deadline_ms": 86_400_001}, {"text": "a", "deadline_ms": 10**30},
         {"text": "a", "deadline_ms": "1"}, {"text": "a", "deadline_ms": True}, {"text": "a", "deadline_ms": 1.5},
         {"text": "a", "priority": "bulk"}, {"text": "a", "priority": "Bulk"}, {"text": "a", "priority": None},
+        {"inputs": [TENSOR]}, {"inputs": [TENSOR] * 64}, {"inputs": [TENSOR] * 65}, {"inputs": []}, {"inputs": None},
+        {"inputs": [TENSOR], "text": "a"}, {"inputs": [TENSOR], "input_data": [1]}, {"inputs": TENSOR}, {"inputs": [1]},
+        {"inputs": [{**TENSOR, "name": ""}]}, {"inputs": [{**TENSOR, "name": "x" * 257}]},
+        {"inputs": [{**TENSOR, "datatype": "BYTES"}]}, {"inputs": [{**TENSOR, "shape": [-1]}]},
+        {"inputs": [{**TENSOR, "shape": [2**40]}]}, {"inputs": [{**TENSOR, "shape": [1] * 17}]},
+        {"inputs": [{**TENSOR, "data": 1}]}, {"inputs": [{**TENSOR, "data": {}}]}, {"inputs": [{**TENSOR, "more": 1}]},
+        {"inputs": [{name: TENSOR[name] for name in ("name", "datatype", "shape")}]},
+        {"input_data": [1, 2.5]}, {"input_data": []}, {"input_data": ["1"]}, {"input_data": None}, {"input_data": 1},
+        {"input_data": [True]}, {"input_data": [1], "model": "m", "deadline_ms": 5, "webhook": "https://a.example/"},
     ],
 )  # fmt: skip  # bodies side by side
 def test_schema_and_decoder_agree(body: Any) -> None:
