@@ -23,13 +23,14 @@ from inferq.errors import OperatorError, first_of
 from inferq.folderlock import FolderLock
 from inferq.modelspec import ModelKind
 from inferq.modelspec import parse as parse_model
-from inferq.options import BY_FIELD
+from inferq.modelsroot import read_catalog
 from inferq.placement import Place, places
-from inferq.ports import claim_shared_port, free_ports, require_port
+from inferq.ports import claim_shared_port
 from inferq.probe import reachable
 from inferq.rabbitnode import PrivateRabbit
 from inferq.servicechild import OnLine, ServiceChild, service_argv
 from inferq.settings import Settings, require_servers, to_environ, with_values
+from inferq.startports import checked_ports, with_free_ports
 from inferq.summing import SUMMING_VARIABLES, empty_folder
 from inferq.supervisor import Child, ChildState, Supervisor
 from inferq.valkey import EmbeddedValkey
@@ -80,6 +81,7 @@ class LocalPipeline:
         on_line: OnLine = lambda name, line: None,
     ) -> None:
         self._wanted = settings
+        self._models: list[str] = []
         self._state_dir = state_dir.absolute()
         self._ports_auto = ports_auto
         self._say = say
@@ -133,12 +135,14 @@ class LocalPipeline:
         try:
             self._lock.acquire()
             self._stack.callback(self._lock.release)
-            settings = self._wanted if self._ports_auto else _checked_ports(self._wanted)
+            # A model that cannot be served is refused before anything is started.
+            self._models = list(read_catalog(self._wanted).models)
+            settings = self._wanted if self._ports_auto else checked_ports(self._wanted)
             if not settings.webhook_secret:
                 settings = with_values(settings, webhook_secret=kept_secret(self._state_dir))
             settings = require_servers(await self._start_servers(settings))
             if self._ports_auto:
-                settings = _free_ports(settings)
+                settings = with_free_ports(settings)
             self._settings = settings
             await self._start_services(settings)
         except BaseException:
@@ -191,10 +195,12 @@ class LocalPipeline:
     async def _start_services(self, settings: Settings) -> None:
         counts = self._state_dir / COUNTS
         if settings.ingresses > 1:
-            claim = claim_shared_port(settings.ingress_port, settings.host, cure=_cure("ingress_port"))
+            claim = claim_shared_port(
+                settings.ingress_port, settings.host, cure=portport_cure("ingress_port")
+            )
             self._stack.callback(claim.close)
             empty_folder(counts)
-        groups = places(settings, ports_auto=self._ports_auto, counts=counts)
+        groups = places(settings, models=self._models, ports_auto=self._ports_auto, counts=counts)
         for group in [[self._service(place) for place in group] for group in groups]:
             self._stack.push_async_callback(_stop_together, group)
             for service in group:
@@ -246,12 +252,13 @@ class LocalPipeline:
     async def _kept_queues(self, settings: Settings) -> None:
         """Wait until a kill of the private RabbitMQ would not cost its queues, within a bound."""
         rabbit, begun = self._rabbit, time.monotonic()
-        if rabbit is None or all(map(rabbit.has_on_disk, settings.names.queues())):
+        queues = settings.names.queues(*self._models)
+        if rabbit is None or all(map(rabbit.has_on_disk, queues)):
             return
         self._say("waiting for RabbitMQ to have its queues on disk")
         while time.monotonic() - begun < _ON_DISK_WITHIN_S:
             await asyncio.sleep(_POLL_S)
-            if all(map(rabbit.has_on_disk, settings.names.queues())):
+            if all(map(rabbit.has_on_disk, queues)):
                 return
         self._say("RabbitMQ does not have its queues on disk yet; a kill of it now might lose them")
 
@@ -260,24 +267,6 @@ class LocalPipeline:
 
     def _keep(self, name: str) -> None:
         self._keeping.append(asyncio.create_task(self._supervisors[name].keep(), name=f"keep-{name}"))
-
-
-def _checked_ports(settings: Settings) -> Settings:
-    """Refuse a taken port before anything is started."""
-    for name in ("ingress_port", "notifier_port", "batcher_port"):
-        require_port(getattr(settings, name), settings.host, cure=_cure(name))
-    if settings.probe_port:
-        require_port(settings.probe_port, cure=_cure("probe_port"))
-    return settings
-
-
-def _cure(name: str) -> str:
-    return f"set {BY_FIELD[name].variable} to another one, or start with --ports auto"
-
-
-def _free_ports(settings: Settings) -> Settings:
-    ingress, notifier, batcher = free_ports(3, settings.host)
-    return with_values(settings, ingress_port=ingress, notifier_port=notifier, batcher_port=batcher)
 
 
 def _environ(place: Place) -> dict[str, str]:

@@ -1,17 +1,21 @@
 """Where each service of a local pipeline listens, and what its process is told beside the common settings.
 
-The first batcher has the port of the settings and the further ones take free ones. One ingress is asked on the port of
-the API. Several share that port, so whoever asks there cannot choose which of them answers; each then also has a probe
-port on loopback, and all of them the folder in which their metrics are summed.
+Each model has as many batchers as the settings say. The first has the port of the settings, further ones take free
+ones. One ingress is asked on the port of the API. Several share that port, so whoever asks there cannot choose which of
+them answers; each then also has a probe port on loopback, and all of them the folder in which their metrics are summed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from inferq.ports import LOOPBACK, free_ports, next_free_port
 from inferq.settings import Settings, with_values
 from inferq.summing import SUMMED_IN
+
+# As many as the setting may say.
+MOST_BATCHERS: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,18 +30,23 @@ class Place:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def places(settings: Settings, *, ports_auto: bool, counts: Path) -> list[list[Place]]:
+def places(
+    settings: Settings, *, models: Sequence[str] = (), ports_auto: bool, counts: Path
+) -> list[list[Place]]:
     """Return the services in groups, in the order of their start; several ingresses sum their metrics in ``counts``.
+
+    ``models`` names every model, the default one first; without it there is that one alone.
 
     Raises:
         OperatorError: there are not enough free ports.
     """
     host, taken = settings.host, {settings.ingress_port, settings.notifier_port, settings.batcher_port}
+    served = [model for model in models or [settings.model_name] for _ in range(settings.batchers)]
     batcher_ports = [settings.batcher_port]
     if ports_auto:
-        batcher_ports += _spare(settings.batchers - 1, host, taken)
+        batcher_ports += _spare(len(served) - 1, host, taken)
     else:
-        batcher_ports += _next(settings.batchers - 1, settings.batcher_port, host, taken)
+        batcher_ports += _next(len(served) - 1, settings.batcher_port, host, taken)
     notifier = Place(
         name="notifier", module="notifier", host=host, port=settings.notifier_port, settings=settings
     )
@@ -47,9 +56,9 @@ def places(settings: Settings, *, ports_auto: bool, counts: Path) -> list[list[P
             module="batcher",
             host=host,
             port=port,
-            settings=_without_keys(settings, port),
+            settings=_batcher_settings(settings, port, model, beside=len(served)),
         )
-        for number, port in enumerate(batcher_ports, start=1)
+        for number, (port, model) in enumerate(zip(batcher_ports, served, strict=True), start=1)
     ]
     return [[notifier], batchers, _ingresses(settings, taken | set(batcher_ports), counts)]
 
@@ -76,13 +85,20 @@ def _ingresses(settings: Settings, taken: Collection[int], counts: Path) -> list
     ]
 
 
-def _without_keys(settings: Settings, port: int) -> Settings:
+def _batcher_settings(settings: Settings, port: int, model: str, *, beside: int) -> Settings:
     """Return what a batcher is told: nobody calls it, so it needs no keys, and listens where the keys allowed to.
 
-    Nor does it sign anything.
+    Nor does it sign anything. It has its part of the cores of all ``beside``, whatever model they serve.
     """
-    allow_open = settings.allow_open or bool(settings.api_keys)
-    return with_values(settings, batcher_port=port, api_keys="", webhook_secret="", allow_open=allow_open)
+    return with_values(
+        settings,
+        batcher_port=port,
+        api_keys="",
+        webhook_secret="",
+        allow_open=settings.allow_open or bool(settings.api_keys),
+        serves="" if model == settings.model_name else model,
+        batchers=min(beside, MOST_BATCHERS),
+    )
 
 
 def _spare(count: int, host: str, taken: Collection[int]) -> list[int]:

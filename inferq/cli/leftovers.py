@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from inferq.broker.link import CONNECT_TIMEOUT_S
 from inferq.errors import Unavailable
+from inferq.modelsroot import model_names
 from inferq.redis import connect as connect_redis
 from inferq.redis import translated
 from inferq.settings import Settings
@@ -36,7 +37,7 @@ async def _remove_queues(settings: Settings) -> None:
     names = settings.names
     async with await connect(settings.broker_url, timeout=CONNECT_TIMEOUT_S) as connection:
         channel = await connection.channel()
-        for queue in (*names.queues(), names.dead_queue, names.dropped_queue):
+        for queue in (*names.queues(*model_names(settings)), names.dead_queue, names.dropped_queue):
             await channel.queue_delete(queue)
         for exchange in (names.exchange, names.dead_exchange):
             await channel.exchange_delete(exchange)
