@@ -195,9 +195,7 @@ class LocalPipeline:
     async def _start_services(self, settings: Settings) -> None:
         counts = self._state_dir / COUNTS
         if settings.ingresses > 1:
-            claim = claim_shared_port(
-                settings.ingress_port, settings.host, cure=portport_cure("ingress_port")
-            )
+            claim = claim_shared_port(settings.ingress_port, settings.host, cure=port_cure("ingress_port"))
             self._stack.callback(claim.close)
             empty_folder(counts)
         groups = places(settings, models=self._models, ports_auto=self._ports_auto, counts=counts)
