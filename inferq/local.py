@@ -30,7 +30,7 @@ from inferq.probe import reachable
 from inferq.rabbitnode import PrivateRabbit
 from inferq.servicechild import OnLine, ServiceChild, service_argv
 from inferq.settings import Settings, require_servers, to_environ, with_values
-from inferq.startports import checked_ports, with_free_ports
+from inferq.startports import checked_ports, port_cure, with_free_ports
 from inferq.summing import SUMMING_VARIABLES, empty_folder
 from inferq.supervisor import Child, ChildState, Supervisor
 from inferq.valkey import EmbeddedValkey

@@ -67,6 +67,7 @@ class Jobs:
         key: str | None = None,
         bulk: bool = False,
         suspect: bool = False,
+        group: str = "",
     ) -> Waiting:
         job = Waiting(
             job_id=str(len(self.made)),
@@ -77,6 +78,7 @@ class Jobs:
             key=key,
             interactive=not bulk,
             suspect=suspect,
+            group=group,
         )
         self.made.append(job)
         return job
@@ -792,3 +794,33 @@ def test_the_capacity_is_that_of_the_better_way_to_run(
 ) -> None:
     """Full batches on every lane, or on the wide one."""
     assert planner(lanes=lanes, wide=wide).capacity_rate(length) == pytest.approx(rate, rel=0.02)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["1x2", "1x3", ""]), st.integers(1, 3)), min_size=1, max_size=40),
+    st.sampled_from([None, WIDE]),
+)
+def test_groups_never_share_a_batch(made: list[tuple[str, int]], wide: Cost | None) -> None:
+    """Whatever waits, every batch is of one group, the most urgent job is in the next one, and all get their turn."""
+    plan, job = planner(wide=wide, lanes=2), Jobs()
+    for number, (group, length) in enumerate(made):
+        _add(plan, job(group=group, length=length, budget_s=1000.0 + number))
+    left = set(job.made)
+    while left:
+        urgent = min(left, key=lambda one: one.budget_s)
+        turn = _begin(plan)
+        assert urgent in turn.jobs
+        assert len({one.group for one in turn.jobs}) == 1
+        turn.ready = True
+        assert plan.grant(0.0) == [turn]
+        plan.off(turn)
+        left -= set(turn.jobs)
+
+
+def test_jobs_of_one_group_fill_a_batch() -> None:
+    """Another group's job in between takes no place in it."""
+    plan, job = planner(size=4), Jobs()
+    for group in "abababab":
+        _add(plan, job(group=group))
+    first = _begin(plan)
+    assert [one.group for one in first.jobs] == ["a"] * 4

@@ -13,6 +13,8 @@ from batcher.tally import RECENT_JOBS, Tally
 from inferq.jobs import Job, Status
 from inferq.steps import Origin
 from inferq.telemetry import Metrics
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.tensor import Tensor
 
 ARRIVED_MS: Final = 1_250.0
 
@@ -44,6 +46,16 @@ def batch(*lengths: int, twins: int = 0, reason: CloseReason = CloseReason.FULL)
         ended_ms=0.0,
         reason=reason,
     )
+
+
+def test_tensors_are_not_padded() -> None:
+    """A batch of tensors has as many rows as its jobs brought, whichever brought the most."""
+    inputs = (Tensor(name="x", datatype=Datatype.INT8, shape=(1,), data=b"a"),)
+    ran = batch(1, 3)
+    for one in ran.items:
+        one.inputs = inputs
+    assert (ran.tokens, ran.padded_tokens) == (4, 4)
+    assert batch(1, 3).padded_tokens == 6
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:

@@ -11,13 +11,16 @@ from batcher.wire import (
     Arrange,
     Arranged,
     ArrangeFailed,
+    Feed,
     FromEngine,
     Load,
     Loaded,
     LoadFailed,
     Ran,
+    RanTensors,
     Run,
     RunFailed,
+    RunTensors,
     ToEngine,
     WireError,
     batcher_reader,
@@ -25,10 +28,20 @@ from batcher.wire import (
     encode,
     engine_reader,
     pack_run,
+    pack_tensors,
 )
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.tensor import Tensor
 
 LOAD = Load(spec="simulated:1,1", folder=None, device="auto", precision="fp32")
 ARRANGE = Arrange(runs=2, threads=1, wide_threads=2, spin=False)
+JOBS = [
+    [
+        Tensor(name="x", datatype=Datatype.INT16, shape=(rows, 1), data=bytes([number]) * 2 * rows),
+        Tensor(name="m", datatype=Datatype.BOOL, shape=(rows,), data=b"\1" * rows),
+    ]
+    for number, rows in enumerate((1, 2))
+]
 ANSWERS: list[FromEngine] = [
     Loaded(
         device="cpu",
@@ -49,6 +62,7 @@ ANSWERS: list[FromEngine] = [
         logits=np.array([[1, 2]], dtype="<f4").tobytes(),
         compute_ms=3.0,
     ),
+    RanTensors(run_id=9, rows=2, outputs=JOBS[0], compute_ms=1.5),
     RunFailed(run_id=8, detail="ValueError: no"),
 ]
 
@@ -56,13 +70,37 @@ ANSWERS: list[FromEngine] = [
 @given(st.integers(min_value=1, max_value=64))
 def test_messages_survive_any_pieces(piece: int) -> None:
     """What arrives in pieces of any size comes out as the messages that were sent, in order."""
-    asked: list[ToEngine] = [LOAD, ARRANGE, pack_run(1, [[5, 6, 7], [8]], wide=True)]
+    asked: list[ToEngine] = [LOAD, ARRANGE, pack_run(1, [[5, 6, 7], [8]], wide=True), pack_tensors(2, JOBS)]
     for messages, reader in ((asked, engine_reader()), (ANSWERS, batcher_reader())):
         sent = b"".join(encode(message) for message in messages)
         got: list[ToEngine | FromEngine] = []
         for start in range(0, len(sent), piece):
             got += reader.feed(sent[start : start + piece])
         assert got == messages
+
+
+def test_packed_tensors_are_joined_along_the_first_axis() -> None:
+    """Each input of all jobs, in their order."""
+    x, m = pack_tensors(3, JOBS, wide=True).joined()
+    assert (x.name, x.datatype, x.shape, x.data) == ("x", Datatype.INT16, (3, 1), b"\0\0\1\1\1\1")
+    assert (m.name, m.datatype, m.shape, m.data) == ("m", Datatype.BOOL, (3,), b"\1\1\1")
+
+
+@pytest.mark.parametrize(
+    ("rows", "feeds"),
+    [
+        ([], [Feed(name="x", datatype=Datatype.INT8, axes=(1,), parts=[])]),
+        ([0, 1], [Feed(name="x", datatype=Datatype.INT8, axes=(1,), parts=[b"", b"a"])]),
+        ([1], []),
+        ([1, 1], [Feed(name="x", datatype=Datatype.INT8, axes=(1,), parts=[b"a"])]),
+        ([1], [Feed(name="x", datatype=Datatype.INT8, axes=(-1,), parts=[b"a"])]),
+        ([1], [Feed(name="x", datatype=Datatype.INT8, axes=(2**60,), parts=[b"a"])]),
+    ],
+)
+def test_a_run_of_tensors_that_does_not_fit_is_refused(rows: list[int], feeds: list[Feed]) -> None:
+    """Sizes are checked before anything is made of the bytes."""
+    with pytest.raises(WireError, match="a run"):
+        RunTensors(run_id=1, wide=False, rows=rows, feeds=feeds).joined()
 
 
 def test_a_packed_run_is_padded_on_the_right() -> None:
