@@ -60,6 +60,10 @@ async def measure(arguments: argparse.Namespace) -> Report:
     progress = reporter(arguments.progress_fd)
     spec = parsed(arguments.spec)
     folder = resolve(spec, cache_dir=arguments.cache_dir, progress=progress)
+    if folder is not None and folder.signature is not None:
+        raise OperatorError(
+            f"{folder.path} takes tensors, and only text models are measured: see inferq model check"
+        )
     tokenizer = open_tokenizer(spec, folder)
     threads = arguments.threads or available_cpus()
     progress(f"loading {spec.name}", 0, 0)

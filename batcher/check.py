@@ -15,6 +15,7 @@ import msgspec
 from batcher.drift import Drift, keep, kept, measure
 from batcher.model import Model, load, model_file
 from batcher.scores import scores
+from batcher.tensorcheck import tensor_lines, tensor_report
 from batcher.tokenizer import InputRefused, TextTokenizer, open_tokenizer
 from batcher.wire import pack_run
 from inferq.errors import OperatorError
@@ -32,12 +33,15 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
     progress = reporter(arguments.progress_fd)
     spec = parsed(arguments.spec)
     folder = resolve(spec, cache_dir=arguments.cache_dir, progress=progress)
+    if folder is not None and folder.signature is not None:
+        return tensor_report(arguments, folder)
     tokenizer = open_tokenizer(spec, folder)
     model = load(
         spec, folder, device=arguments.device, precision=arguments.precision, threads=arguments.threads
     )
     found: dict[str, Any] = {
         "model": spec.name,
+        "task": "text",
         "folder": None,
         "note": None,
         "digest": spec.text,
@@ -115,6 +119,8 @@ def _answer(model: Model, tokenizer: TextTokenizer, text: str) -> dict[str, Any]
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
+    if found["task"] == "tensor":
+        return tensor_lines(found)
     device = found["device"] + (f" ({found['fallback_reason']})" if found["fallback_reason"] else "")
     lines = [
         f"model       {found['model']}" + (f" at {found['folder']}" if found["folder"] else ""),
