@@ -170,6 +170,42 @@ MODELS: Final[dict[str, tuple[Callable[[], bytes], Callable[[np.random.Generator
 """Each model that can be served: what makes its file, and what makes one job's inputs."""
 
 
+def _divide() -> bytes:
+    nodes = [_node("Div", ["a", "b"], ["y"])]
+    inputs = [value(name, Datatype.FP32, ["n", 1]) for name in "ab"]
+    return model_bytes(nodes, inputs, [value("y", Datatype.FP32, ["n", 1])])
+
+
+def _echo() -> bytes:
+    inputs = [value("x", Datatype.INT8, ["n", "length"])]
+    return model_bytes(
+        [_node("Identity", ["x"], ["y"])], inputs, [value("y", Datatype.INT8, ["n", "length"])]
+    )
+
+
+def _found() -> bytes:
+    nodes = [_node("NonZero", ["x"], ["at"]), _node("Transpose", ["at"], ["y"])]
+    return model_bytes(
+        nodes, [value("x", Datatype.INT32, ["n", 4])], [value("y", Datatype.INT64, ["found", 2])]
+    )
+
+
+def _muddled() -> bytes:
+    nodes = [_node("NonZero", ["x"], ["at"]), _node("Transpose", ["at"], ["y"])]
+    return model_bytes(nodes, [value("x", Datatype.INT32, ["n", 4])], [value("y", Datatype.INT64, [None, 2])])
+
+
+ODD: Final = {"divide": _divide, "echo": _echo, "found": _found, "muddled": _muddled}
+"""Models for what goes wrong: infinite outputs, large ones, and rows that are not the input's, said and unsaid."""
+
+
+def write_odd(root: Path) -> Path:
+    """Write each into a folder of its own under ``root``; return it."""
+    for name, make in ODD.items():
+        write_model(root / name, make())
+    return root
+
+
 def write_all(root: Path) -> Path:
     """Write every model into a folder of its own under ``root``; return it."""
     for name, (make, _) in MODELS.items():
