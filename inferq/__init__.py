@@ -36,9 +36,14 @@ if TYPE_CHECKING:
     )
     from inferq.sdk.records import Record
     from inferq.sdk.shapes import Job, Refusal, Result
+    from inferq.sdk.tensors import Outputs
 
 _HOMES = {"AsyncClient": "inferq.sdk.asyncclient", "Client": "inferq.sdk.client"}
-_HOMES |= {"Record": "inferq.sdk.records", **dict.fromkeys(("Job", "Refusal", "Result"), "inferq.sdk.shapes")}
+_HOMES |= {
+    "Record": "inferq.sdk.records",
+    "Outputs": "inferq.sdk.tensors",
+    **dict.fromkeys(("Job", "Refusal", "Result"), "inferq.sdk.shapes"),
+}
 
 __all__ = [
     "AlreadyFinal",
@@ -60,6 +65,7 @@ __all__ = [
     "KeyReused",
     "ModelNotFound",
     "NotFound",
+    "Outputs",
     "QuotaExceeded",
     "Record",
     "Refusal",

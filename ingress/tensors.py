@@ -18,7 +18,7 @@ def choose_model(request: InferRequest, catalog: Catalog) -> ModelCard:
     """Return the model that a request is for.
 
     Raises:
-        ModelNotFound: there is none by that name.
+        ModelNotFound: there is none by that name, or none that takes tensors.
         InvalidRequest: it takes something else than what was sent.
     """
     field = request.kind
@@ -32,12 +32,9 @@ def choose_model(request: InferRequest, catalog: Catalog) -> ModelCard:
         card = catalog.default_tensor
         if card is None:
             names = [one.name for one in catalog.tensor_models]
-            said = (
-                f"must name a model that takes tensors: {_listed(names)}"
-                if names
-                else "has none that takes tensors"
-            )
-            raise _refused("/model", "model", said)
+            if not names:
+                raise ModelNotFound("this service runs no model that takes tensors")
+            raise _refused("/model", "model", f"must name a model that takes tensors: {_listed(names)}")
     if (card.task is Task.TEXT) != (field == "text"):
         taken = "a text" if card.task is Task.TEXT else "inputs"
         raise _refused(f"/{field}", field, f"is not for the model {card.name!r}, which takes {taken}")

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from inferq.apikeys import usable
-from inferq.sdk.batches import Options
+from inferq.sdk.batches import Options, body_of
 from inferq.sdk.errors import ClientClosed, WaitTimeout
 from inferq.sdk.http import Http
 from inferq.sdk.polling import POLLS_AT_ONCE
@@ -18,6 +18,7 @@ from inferq.sdk.records import Record
 from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of, several
 from inferq.sdk.streaming import One, Stream, within
 from inferq.sdk.submitting import Submitting
+from inferq.sdk.tensorcalls import TensorCalls
 from inferq.sdk.watching import Watching
 
 URL_VARIABLE: Final = "INFERQ_URL"
@@ -30,7 +31,7 @@ MOST_IN_FLIGHT: Final = 1024
 PriorityName = Literal["interactive", "bulk"]
 
 
-class AsyncClient:
+class AsyncClient(TensorCalls):
     """A client of one deployment, for one event loop.
 
     ``url`` is that of the HTTP API (default: ``INFERQ_URL``, else http://127.0.0.1:8080), ``api_key`` goes to it and
@@ -116,9 +117,7 @@ class AsyncClient:
         """
         self._open()
         options = Options(model=model, deadline_ms=deadline_ms, priority=priority, webhook=webhook)
-        job = await self._submitting.one(text, options, idempotency_key)
-        self._watching.learn(job.stream_url)
-        return job
+        return await self._submit_body(body_of(text, options.fields), idempotency_key)
 
     async def submit_many(
         self,

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient, PriorityName
+from inferq.sdk.blockingtensors import BlockingTensorCalls
 from inferq.sdk.loopthread import LoopThread
 from inferq.sdk.records import Record
 from inferq.sdk.shapes import Job, Refusal, Result, several
@@ -16,7 +17,7 @@ from inferq.sdk.streaming import within
 _AT_ONCE: Final = 1_000
 
 
-class Client:
+class Client(BlockingTensorCalls):
     """A client of one deployment, for any number of threads: an `AsyncClient` on a thread of its own.
 
     The arguments are those of `AsyncClient`, and so is what the methods do and raise. Use it as a context manager, or

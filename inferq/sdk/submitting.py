@@ -34,9 +34,8 @@ class Submitting:
         self._slots = asyncio.Semaphore(at_once)
         self._batch_slots = asyncio.Semaphore(min(BATCHES_AT_ONCE, at_once))
 
-    async def one(self, text: str, options: Options, key: str | None) -> Job:
-        """Submit a text; raises `RequestRefused` or `Unreachable`."""
-        body = body_of(text, options.fields)
+    async def one(self, body: bytes, key: str | None) -> Job:
+        """Submit what a body asks for; raises `RequestRefused` or `Unreachable`."""
         headers = {"Idempotency-Key": _new_key() if key is None else check_key(key)}
         async with self._slots:
             response = await self._http.insist(

@@ -24,7 +24,7 @@ def filter_failure(context: HookContext, failure: Failure, case: Case[Any], resp
     if isinstance(failure, RejectedPositiveData) and response.status_code == 400:
         faults = response.json()["errors"]
         fractional = isinstance(case.body, dict | list) and _has_fraction(case.body)
-        excused = ("/deadline_ms", "/webhook") if fractional else ("/webhook",)
+        excused = ("/deadline_ms", "/shape", "/webhook") if fractional else ("/webhook",)
         return not all(fault["pointer"].endswith(excused) for fault in faults)
     return True
 

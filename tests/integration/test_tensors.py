@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+import inferq
 from batcher.service import Service
 from inferq.ports import LOOPBACK
 from inferq.results import TensorResult, decode_result
@@ -317,3 +318,31 @@ async def test_a_text_model_beside_tensor_models(streams: Deployment, root: Path
         assert (await ended(client, answer.json()["job_id"]))["result"]["label"] in {"POSITIVE", "NEGATIVE"}
         record = await outcome(client, "mlp", x=np.ones((1, 4), dtype="f4"))
         assert record["result"]["outputs"][0]["shape"] == [1, 3]
+
+
+async def test_the_client_takes_arrays_and_gives_arrays(streams: Deployment, root: Path) -> None:
+    """Lists too; what the API refuses is an error as with texts."""
+    async with (
+        served(streams, root, "multi-output") as client,
+        inferq.AsyncClient(str(client.base_url)) as ours,
+    ):
+        x = np.array([[1, -2, 3, 0.5]], dtype="f4")
+        found = await ours.run_tensors({"x": x}, model="multi-output", timeout_s=60)
+        np.testing.assert_array_equal(found["square"], x * x)
+        np.testing.assert_array_equal(found["version"], [3, 14])
+        np.testing.assert_array_equal(found["positive"], x > 0)
+        job = await ours.submit_tensors({"x": x.tolist()}, model="multi-output", priority="bulk")
+        again = await ours.outputs(job, timeout_s=60)
+        np.testing.assert_array_equal(again["square"], found["square"])
+        with pytest.raises(inferq.BadRequest, match="FP32"):
+            await ours.submit_tensors({"x": [[1, 2, 3, 4]]}, model="multi-output")
+        with pytest.raises(inferq.ModelNotFound):
+            await ours.submit_tensors({"x": x}, model="gone")
+
+        def blocking() -> Any:
+            with inferq.Client(str(client.base_url)) as blocked:
+                job = blocked.submit_tensors({"x": x}, model="multi-output")
+                assert (blocked.outputs(job, timeout_s=60)["square"] == x * x).all()
+                return blocked.run_tensors({"x": x}, model="multi-output", timeout_s=60)
+
+        np.testing.assert_array_equal((await asyncio.to_thread(blocking))["square"], x * x)
