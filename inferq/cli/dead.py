@@ -118,7 +118,10 @@ async def _show(settings: Settings, job_id: str, *, as_json: bool) -> int:
     else:
         row(made, "model", job.model)
         row(made, "created", isoformat(job.created_ms))
-        row(made, "text", printable(job.text))
+        for tensor in job.inputs:
+            row(made, "input", f"{printable(tensor.name)} {tensor.datatype} {list(tensor.shape)}")
+        if not job.inputs:
+            row(made, "text", printable(job.text))
     output().print(made)
     return 0
 

@@ -45,7 +45,10 @@ def _print(record: JobRecord) -> None:
     row(made, "job", record.job_id)
     row(made, "status", record.status)
     row(made, "model", record.model)
-    if record.result is not None:
+    if record.result is not None and "outputs" in record.result:
+        for one in record.result["outputs"]:
+            row(made, "output", f"{one['name']} {one['datatype']} {one['shape']}")
+    elif record.result is not None:
         row(made, "label", f"{record.result['label']} ({record.result['score']:.4f})")
         scores = record.result.get("scores", {})
         row(made, "scores", ", ".join(f"{label} {score:.4f}" for label, score in scores.items()))

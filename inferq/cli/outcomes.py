@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from inferq.cli.plain import printable
+from inferq.cli.resultwords import in_brief
 from inferq.jobs import Status
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def as_text(outcome: Outcome) -> str:
     record = outcome.record
     if record is None or record.result is None:
         return f"{_ending(record)}  {outcome.text}"
+    if "label" not in record.result:
+        return f"{in_brief(record.result)} {outcome.result_ms:7.1f} ms  {outcome.text}"
     label, score = printable(str(record.result["label"])), record.result["score"]
     return f"{label:<9} {score:.4f} {outcome.result_ms:7.1f} ms  {outcome.text}"
 
@@ -77,7 +80,7 @@ def change(record: "Record") -> str:
     after = f"{(when - record.created_at).total_seconds() * 1000:9.0f} ms" if when else f"{'':12}"
     parts = [record.job_id, f"{record.status:<9}", after]
     if record.result is not None:
-        parts.append(f"{printable(str(record.result['label']))} {record.result['score']:.4f}")
+        parts.append(in_brief(record.result))
     elif record.error is not None:
         parts.append(printable(f"{record.error.code}: {record.error.detail}"))
     return "  ".join(parts).rstrip()

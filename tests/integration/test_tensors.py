@@ -20,6 +20,7 @@ from inferq.server import listen
 from inferq.settings import load
 from inferq.tensors.jsondata import values_of
 from tests.deployment import Deployment
+from tests.notifying import notifying
 from tests.serving import ready, serving
 from tests.support import eventually
 from tests.tensormodels import MODELS, Array, Feeds, array_of, tensor_of, write_all, write_odd
@@ -323,7 +324,8 @@ async def test_a_text_model_beside_tensor_models(streams: Deployment, root: Path
 async def test_the_client_takes_arrays_and_gives_arrays(streams: Deployment, root: Path) -> None:
     """Lists too; what the API refuses is an error as with texts."""
     async with (
-        served(streams, root, "multi-output") as client,
+        notifying(streams) as notifier,
+        served(streams, root, "multi-output", INFERQ_PUBLIC_NOTIFIER_URL=notifier.url("")) as client,
         inferq.AsyncClient(str(client.base_url)) as ours,
     ):
         x = np.array([[1, -2, 3, 0.5]], dtype="f4")

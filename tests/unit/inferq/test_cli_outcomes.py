@@ -103,3 +103,15 @@ def test_a_change_is_one_line(changes: dict[str, Any], line: str) -> None:
 def test_values_are_one_line_of_json() -> None:
     """Line ends inside are escaped."""
     assert encoded({"a": "b\nc"}) == '{"a":"b\\nc"}'
+
+
+def test_outputs_of_tensors_are_told_by_their_shapes() -> None:
+    """Their values are many; a name may be anything."""
+    outputs = [
+        {"name": "y", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]},
+        {"name": "a\x1b", "datatype": "BOOL", "shape": [1], "data": [True]},
+    ]
+    done = record(result={"outputs": outputs})
+    assert change(done).endswith("46 ms  y FP32 [1, 3], a  BOOL [1]")
+    line = as_text(Outcome(text="x.json", job_id=JOB_ID, record=done, result_ms=46.25))
+    assert line == "y FP32 [1, 3], a  BOOL [1]    46.2 ms  x.json"
