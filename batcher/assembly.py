@@ -98,7 +98,7 @@ async def assemble(
         max_tokens=settings.max_batch_tokens,
         signature=signature,
     )
-    task = _task(settings, reader, loaded)
+    task = _task(settings, engine, reader, loaded)
     planner = _planner(settings, warmth, most_rows)
     _log.info(
         "batcher.warm",
@@ -121,7 +121,6 @@ async def assemble(
             slo_ms=settings.slo_ms,
             clock=time.monotonic,
         ),
-        engine=engine,
         task=task,
         ledger=ledger,
         settler=Settler(
@@ -155,11 +154,11 @@ def make_engine(settings: Settings, folder: ModelFolder | None, reader: Reader) 
     )
 
 
-def _task(settings: Settings, reader: Reader, loaded: Loaded) -> Task:
+def _task(settings: Settings, engine: Engine, reader: Reader, loaded: Loaded) -> Task:
     if not isinstance(reader, Signature):
-        return TextTask(reader, loaded.labels)
+        return TextTask(engine, reader, loaded.labels)
     return TensorTask(
-        reader, max_input_bytes=settings.max_input_bytes, max_output_bytes=settings.max_output_bytes
+        engine, reader, max_input_bytes=settings.max_input_bytes, max_output_bytes=settings.max_output_bytes
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from batcher.engine import BatchRaised, Blame, Engine, EngineLost
+from batcher.engine import BatchRaised, Blame, EngineLost
 from batcher.item import Item
 from batcher.lanes import Turn
 from batcher.planner import Planner
@@ -51,7 +51,6 @@ class Runner:
         self,
         *,
         planner: Planner[Item],
-        engine: Engine,
         task: Task,
         tally: Tally,
         timeout_ms: int,
@@ -59,7 +58,7 @@ class Runner:
         clock: Callable[[], float],
         changed: Callable[[], None],
     ) -> None:
-        self._planner, self._engine, self._task, self._tally = planner, engine, task, tally
+        self._planner, self._task, self._tally = planner, task, tally
         self._timeout_ms, self._hang_factor = timeout_ms, hang_factor
         self._clock, self._changed = clock, changed
         self._waiting: dict[Turn[Item], asyncio.Future[bool]] = {}
@@ -102,9 +101,7 @@ class Runner:
             if not turn.jobs:
                 return
             closed_ms = wall_ms()
-            answer = await self._task.run(
-                self._engine, turn.jobs, wide=turn.wide, timeout_ms=self._limit_ms(turn)
-            )
+            answer = await self._task.run(turn.jobs, wide=turn.wide, timeout_ms=self._limit_ms(turn))
         except BatchRaised as error:
             failure: BatchRaised | EngineLost = error
         except EngineLost as error:

@@ -7,7 +7,7 @@ policy, lanes, isolation, settling) is the same for every kind.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from batcher.engine import Answer, Engine, TensorAnswer
+from batcher.engine import Answer, TensorAnswer
 from batcher.item import Item
 from inferq.jobs import Job, JobError
 from inferq.results import AnyResult
@@ -38,7 +38,7 @@ class Task(Protocol):
     def read(self, job: Job) -> Read:
         """Return a job's input; raises `InputRefused`."""
 
-    async def run(self, engine: Engine, items: Sequence[Item], *, timeout_ms: float, wide: bool) -> AnyAnswer:
+    async def run(self, items: Sequence[Item], *, timeout_ms: float, wide: bool) -> AnyAnswer:
         """Run a batch; raises `BatchRaised` and `EngineLost`."""
 
     def results(self, answer: AnyAnswer, items: Sequence[Item]) -> list[AnyResult | JobError]:

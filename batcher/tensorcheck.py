@@ -4,8 +4,8 @@ import argparse
 import time
 from typing import Any
 
+from batcher.rig import FREE_AXES
 from batcher.tensormodel import TensorModel
-from batcher.warmup import FREE_AXES
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import ModelFolder, digest, precision_file

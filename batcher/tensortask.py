@@ -21,8 +21,10 @@ from inferq.tensors.tensor import Tensor, TensorError
 class TensorTask:
     """A model of ``signature``; a job's inputs and outputs have so many bytes at most."""
 
-    def __init__(self, signature: Signature, *, max_input_bytes: int, max_output_bytes: int) -> None:
-        self._signature = signature
+    def __init__(
+        self, engine: Engine, signature: Signature, *, max_input_bytes: int, max_output_bytes: int
+    ) -> None:
+        self._engine, self._signature = engine, signature
         self._max_input_bytes, self._max_output_bytes = max_input_bytes, max_output_bytes
 
     def read(self, job: Job) -> Read:
@@ -37,12 +39,14 @@ class TensorTask:
             raise InputRefused(f"inputs{where} {error.field} {error.detail}") from None
         return Read(length=inputs[0].rows, inputs=inputs, group=group_of(inputs))
 
-    async def run(self, engine: Engine, items: Sequence[Item], *, timeout_ms: float, wide: bool) -> AnyAnswer:
+    async def run(self, items: Sequence[Item], *, timeout_ms: float, wide: bool) -> AnyAnswer:
         """Run a batch; raises `BatchRaised` and `EngineLost`.
 
         A graph whose outputs cannot be told apart again raises too: its jobs are then run alone.
         """
-        answer = await engine.run_tensors([item.inputs for item in items], wide=wide, timeout_ms=timeout_ms)
+        answer = await self._engine.run_tensors(
+            [item.inputs for item in items], wide=wide, timeout_ms=timeout_ms
+        )
         try:
             self._shared_out(answer, items)
         except TensorError as error:

@@ -15,8 +15,8 @@ from inferq.results import AnyResult
 class TextTask:
     """A text classifier; ``labels`` name its logits."""
 
-    def __init__(self, tokenizer: TextTokenizer, labels: Sequence[str]) -> None:
-        self._tokenizer, self._labels = tokenizer, labels
+    def __init__(self, engine: Engine, tokenizer: TextTokenizer, labels: Sequence[str]) -> None:
+        self._engine, self._tokenizer, self._labels = engine, tokenizer, labels
 
     def read(self, job: Job) -> Read:
         """Return a text's tokens; raises `InputRefused`."""
@@ -25,9 +25,9 @@ class TextTask:
         encoded = self._tokenizer.encode(job.text)
         return Read(length=len(encoded.ids), ids=encoded.ids, truncated=encoded.truncated)
 
-    async def run(self, engine: Engine, items: Sequence[Item], *, timeout_ms: float, wide: bool) -> AnyAnswer:
+    async def run(self, items: Sequence[Item], *, timeout_ms: float, wide: bool) -> AnyAnswer:
         """Run a batch; raises `BatchRaised` and `EngineLost`."""
-        return await engine.run([item.ids for item in items], wide=wide, timeout_ms=timeout_ms)
+        return await self._engine.run([item.ids for item in items], wide=wide, timeout_ms=timeout_ms)
 
     def results(self, answer: AnyAnswer, items: Sequence[Item]) -> list[AnyResult | JobError]:
         """Return each text's labels."""

@@ -10,26 +10,24 @@ Each step has a time that it may take, since a batcher that warms up is one that
 no layout and has a small grid; a slow one is taken at its word.
 """
 
-import asyncio
 import statistics
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import structlog
 
 from batcher.cost import Sample
-from batcher.engine import BatchRaised, Engine, EngineLost
+from batcher.engine import Engine
 from batcher.grid import Bounds, Shape, powers
-from batcher.layout import Layout, LayoutRefused, candidates, choose, unmeasured, widened
+from batcher.layout import Layout, candidates, choose, unmeasured, widened
+from batcher.rig import Rig, TensorRig
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
-from inferq.tensors.signature import Signature, zeros
+from inferq.tensors.signature import Signature
 
-# A run that takes longer would not be of use in a service.
-RUN_TIMEOUT_MS: Final = 60_000.0
 # Candidates are left out when opening their sessions would take longer.
 OPENING_MOST_S: Final = 6.0
 # The grid: runs of each shape, and when it ends: a time with enough shapes, or more time with the fewest.
@@ -48,10 +46,6 @@ SIMULATED_MOST_MS: Final = 20.0
 SIMULATED_S: Final = 0.25
 SIMULATED_FEWEST: Final = 3
 SIMULATED_LENGTHS: Final = (8, 64)
-# Axes of tensors whose length a graph leaves open are tried with these; the first that runs is measured.
-FREE_AXES: Final = (1, 16, 64, 256)
-
-Value = TypeVar("Value")
 
 _log = structlog.get_logger(__name__)
 
@@ -88,7 +82,7 @@ async def warm_up(
     Raises:
         OperatorError: the model does not run, or not even the smallest layout fits in memory.
     """
-    rig = _Rig(engine, token_id) if signature is None else await TensorRig.of(engine, signature)
+    rig = Rig(engine, token_id) if signature is None else await TensorRig.of(engine, signature)
     bounds = Bounds(max_length=max_length, max_rows=max_rows, max_tokens=max_tokens)
     if simulated is not None or device != "cpu":
         layout = unmeasured(sessions)
@@ -112,100 +106,8 @@ async def warm_up(
     return Warmth(layout=layout, lane=grids[lanes], wide=wide, measured=measured)
 
 
-class _Rig:
-    """The engine with the runs that a measurement needs; what goes wrong in one ends the warm-up with one line."""
-
-    def __init__(self, engine: Engine, token_id: int) -> None:
-        self._engine, self._token_id = engine, token_id
-        self.opening_s = 0.0
-
-    async def arrange(self, layout: Layout) -> bool:
-        """Change to a layout and say whether the machine has room for it."""
-        if self._engine.layout == layout:
-            return True
-        started = time.perf_counter()
-        try:
-            await self._engine.arrange(layout)
-        except LayoutRefused as error:
-            _log.info("warmup.layout_refused", layout=layout.text, reason=str(error))
-            return False
-        except EngineLost as error:
-            raise OperatorError(
-                f"the engine ended on its way to layout {layout.text}: {error}: lower INFERQ_SESSIONS or INFERQ_THREADS"
-            ) from error
-        self.opening_s = time.perf_counter() - started
-        return True
-
-    async def times_ms(self, lanes: int, shape: Shape, *, wide: bool = False) -> list[float]:
-        """Run a shape once in each of so many lanes at the same time, and return what each took."""
-        return await _together([self.run(shape, wide=wide) for _ in range(lanes)])
-
-    async def repeated_ms(
-        self, lanes: int, shape: Shape, *, repeats: int, most_s: float, wide: bool = False
-    ) -> list[float]:
-        """Return what all runs took when each lane runs a shape so often; fewer times, once ``most_s`` are over."""
-        started = time.perf_counter()
-        taken_ms: list[float] = []
-        for _ in range(repeats):
-            taken_ms += await self.times_ms(lanes, shape, wide=wide)
-            if time.perf_counter() - started > most_s:
-                break
-        return taken_ms
-
-    async def run(self, shape: Shape, *, wide: bool) -> float:
-        """Run a batch of this shape and return the milliseconds that the model took."""
-        rows, length = shape
-        ids = [[self._token_id] * length] * rows
-        try:
-            answer = await self._engine.run(ids, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
-        except (BatchRaised, EngineLost) as error:
-            raise OperatorError(
-                f"the model fails on {rows} x {length} tokens: {error}: see what inferq model check says, or lower"
-                " INFERQ_MAX_BATCH_TOKENS"
-            ) from error
-        return answer.compute_ms
-
-
-class TensorRig(_Rig):
-    """Runs zeros of the shapes that a graph states, with free axes of a length that it takes."""
-
-    def __init__(self, engine: Engine, signature: Signature, free: int) -> None:
-        super().__init__(engine, 0)
-        self._job = zeros(signature, 1, free=free)
-
-    @classmethod
-    async def of(cls, engine: Engine, signature: Signature) -> "TensorRig":
-        """Find a length of the free axes that the graph takes; raises `OperatorError` when there is none."""
-        for free in FREE_AXES:
-            rig = cls(engine, signature, free)
-            try:
-                await rig._times(1, wide=False)
-            except BatchRaised as error:
-                reason = error
-            else:
-                return rig
-        raise OperatorError(
-            f"the model fails on zeros, with free axes of {', '.join(map(str, FREE_AXES))}: {reason}: see what"
-            " inferq model check says, or state its axes in the graph"
-        ) from reason
-
-    async def run(self, shape: Shape, *, wide: bool) -> float:
-        """Run a batch of so many jobs and return the milliseconds that the model took."""
-        try:
-            return await self._times(shape[0], wide=wide)
-        except (BatchRaised, EngineLost) as error:
-            raise OperatorError(
-                f"the model fails on a batch of {shape[0]}: {error}: see what inferq model check says, or lower"
-                " INFERQ_MAX_BATCH_SIZE"
-            ) from error
-
-    async def _times(self, rows: int, *, wide: bool) -> float:
-        answer = await self._engine.run_tensors([self._job] * rows, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
-        return answer.compute_ms
-
-
 async def _best(
-    rig: _Rig, bounds: Bounds, *, threads: int, sessions: int
+    rig: Rig, bounds: Bounds, *, threads: int, sessions: int
 ) -> tuple[Layout, dict[Layout, list[Sample]], dict[Layout, float]]:
     """Measure the candidates, leave the engine in the best layout, and return it with the grids and rates of all."""
     grids: dict[Layout, list[Sample]] = {}
@@ -234,7 +136,7 @@ async def _best(
     raise OperatorError(f"layout {best.text} fitted in memory, and does not any more: lower INFERQ_SESSIONS")
 
 
-async def _spinning(rig: _Rig, layout: Layout, shape: Shape) -> Layout:
+async def _spinning(rig: Rig, layout: Layout, shape: Shape) -> Layout:
     """Leave the engine with or without spinning, whichever is the faster for one text alone; return the layout."""
 
     async def alone_ms() -> float:
@@ -252,7 +154,7 @@ async def _spinning(rig: _Rig, layout: Layout, shape: Shape) -> Layout:
     return layout
 
 
-async def _grid(rig: _Rig, lanes: int, shapes: Sequence[Shape], *, wide: bool = False) -> list[Sample]:
+async def _grid(rig: Rig, lanes: int, shapes: Sequence[Shape], *, wide: bool = False) -> list[Sample]:
     """Run shapes in all lanes, in this order, until the time is up.
 
     A first pass finds how far the time goes, further passes run the same shapes again: so what disturbs the machine for
@@ -281,7 +183,7 @@ async def _grid(rig: _Rig, lanes: int, shapes: Sequence[Shape], *, wide: bool = 
     ]
 
 
-async def _simulated_grid(rig: _Rig, layout: Layout, spec: ModelSpec, *, max_rows: int) -> list[Sample]:
+async def _simulated_grid(rig: Rig, layout: Layout, spec: ModelSpec, *, max_rows: int) -> list[Sample]:
     shapes = list(product(powers(1, max_rows), SIMULATED_LENGTHS))
     if spec.tau0_ms + spec.alpha_ms * max_rows > SIMULATED_MOST_MS:
         return [
@@ -298,13 +200,3 @@ async def _simulated_grid(rig: _Rig, layout: Layout, spec: ModelSpec, *, max_row
         taken_ms = await rig.repeated_ms(layout.runs, shape, repeats=REPEATS, most_s=SIMULATED_S)
         samples.append(Sample(rows=shape[0], length=shape[1], ms=statistics.median(taken_ms)))
     return samples
-
-
-async def _together(work: Sequence[Coroutine[Any, Any, Value]]) -> list[Value]:
-    """Do all at the same time; the first failure ends the others and is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]

@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, Final
 
 from batcher.burying import Undertaker
-from batcher.engine import Engine, EngineLost
+from batcher.engine import EngineLost
 from batcher.followers import Followers
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
@@ -46,7 +46,6 @@ class Worker:
         *,
         planner: Planner[Item],
         intake: Intake,
-        engine: Engine,
         task: Task,
         ledger: Ledger,
         settler: Settler,
@@ -62,7 +61,6 @@ class Worker:
         self._changed = asyncio.Event()
         self._runner = Runner(
             planner=planner,
-            engine=engine,
             task=task,
             tally=tally,
             timeout_ms=timeout_ms,

@@ -7,7 +7,7 @@ rule in words, for the answer to a body that breaks it.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import MAX_NAME, MAX_RANK
 from inferq.webhooks.policy import Policy
 from inferq.webhooks.url import MAX_URL
+from ingress.bodyfaults import MISSING, TENSOR_ALLOWED, UNKNOWN, invalid, refused, unknown
 
 MAX_TEXT: Final = 2000
 MAX_MODEL: Final = 100
@@ -81,8 +82,6 @@ ALLOWED: Final[Mapping[str, str]] = {
     "priority": "must be " + " or ".join(Priority),
     "webhook": f"must be a URL in a string of up to {MAX_URL} characters, or an empty one for none",
 }
-# Whatever the caller wrote comes back cut: an answer must not grow with the fault.
-_LONGEST_NAME: Final = 100
 
 
 class _RawBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,19 +114,7 @@ _INPUTS_ALLOWED: Final = f"must be a list of 1 to {MAX_INPUTS} objects"
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FRESH: Final = frozenset({b"no-cache", b"no-store"})
-# What msgspec says. A name may hold anything, so these match the whole text or its end, and in this order.
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
-_WRONG = re.compile(r".* - at `\$\.(?P<name>\w+)(?:\[[^`]*)?`", re.DOTALL)
-_WRONG_INPUT = re.compile(r"(?P<said>.*) - at `\$\.inputs\[(?P<at>[^`]*)`", re.DOTALL)
 _KINDS: Final = ("text", "inputs", "input_data")
-# What a tensor's part must be.
-_TENSOR_ALLOWED: Final = {
-    "name": f"must be a string of 1 to {MAX_NAME} characters",
-    "datatype": "must be one of " + ", ".join(Datatype),
-    "shape": f"must be a list of up to {MAX_RANK} whole numbers of 0 or more",
-    "data": "must be a list",
-}
 
 
 def most_body_bytes(max_input_bytes: int) -> int:
@@ -142,13 +129,13 @@ def decode(body: bytes | msgspec.Raw) -> InferRequest:
         InvalidRequest: it is not JSON, or a field is not what it must be; names the field and the limit.
     """
     if not body:
-        raise _refused("", "the body", "is empty: send a JSON object with a text")
+        raise refused("", "the body", "is empty: send a JSON object with a text")
     try:
         request = _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from None
+        raise invalid(str(error), ALLOWED) from None
     except _UNREADABLE as error:
-        raise _refused("", "the body", f"is not JSON in UTF-8: {error}") from None
+        raise refused("", "the body", f"is not JSON in UTF-8: {error}") from None
     if (fault := _fault(request)) is not None:
         raise fault
     return request
@@ -178,17 +165,17 @@ def decode_batch(body: bytes) -> list[InferRequest | InvalidRequest]:
 
 def _inputs_of(body: bytes) -> msgspec.Raw:
     if not body:
-        raise _refused("", "the body", "is empty: send a JSON object with inputs")
+        raise refused("", "the body", "is empty: send a JSON object with inputs")
     try:
         return _batch_decoder.decode(body).inputs
     except msgspec.ValidationError as error:
-        if found := _UNKNOWN.fullmatch(str(error)):
-            raise _unknown(found["name"], ("inputs",)) from None
-        if _MISSING.fullmatch(str(error)):
-            raise _refused("/inputs", "inputs", _INPUTS_ALLOWED) from None
-        raise _refused("", "the body", "must be a JSON object") from None
+        if found := UNKNOWN.fullmatch(str(error)):
+            raise unknown(found["name"], ("inputs",)) from None
+        if MISSING.fullmatch(str(error)):
+            raise refused("/inputs", "inputs", _INPUTS_ALLOWED) from None
+        raise refused("", "the body", "must be a JSON object") from None
     except _UNREADABLE as error:
-        raise _refused("", "the body", f"is not JSON in UTF-8: {error}") from None
+        raise refused("", "the body", f"is not JSON in UTF-8: {error}") from None
 
 
 def _with_surrogates(body: bytes) -> list[bytes] | None:
@@ -211,7 +198,7 @@ def _decode_apart(inputs: msgspec.Raw) -> list[InferRequest | InvalidRequest]:
     try:
         raws = _listed(_raw_inputs_decoder.decode(inputs))
     except msgspec.DecodeError:
-        raise _refused("/inputs", "inputs", _INPUTS_ALLOWED) from None
+        raise refused("/inputs", "inputs", _INPUTS_ALLOWED) from None
     return [_decode_one(index, raw) for index, raw in enumerate(raws)]
 
 
@@ -246,7 +233,7 @@ def check_webhook(request: InferRequest, policy: Policy, default: str) -> str:
         try:
             policy.check(request.webhook)
         except ValueError as error:
-            raise _refused("/webhook", "webhook", str(error)) from None
+            raise refused("/webhook", "webhook", str(error)) from None
     return request.webhook
 
 
@@ -268,42 +255,6 @@ def wants_cached(cache_control: bytes) -> bool:
     return _FRESH.isdisjoint(directive.partition(b"=")[0].strip() for directive in directives)
 
 
-def _invalid(message: str) -> InvalidRequest:
-    if found := _WRONG_INPUT.fullmatch(message):
-        return _wrong_input(found["said"], found["at"])
-    if found := _UNKNOWN.fullmatch(message):
-        return _unknown(found["name"], ALLOWED)
-    if found := _MISSING.fullmatch(message):
-        return _refused("/" + found["name"], found["name"], "is missing: it " + ALLOWED[found["name"]])
-    if found := _WRONG.fullmatch(message):
-        return _refused("/" + found["name"], found["name"], ALLOWED[found["name"]])
-    return _refused("", "the body", "must be a JSON object")
-
-
-def _wrong_input(said: str, at: str) -> InvalidRequest:
-    """Return what is wrong with a tensor, or a part of one; ``at`` is the path's rest behind `$.inputs[`."""
-    index, _, part = at.partition("]")
-    name = part.lstrip(".").partition("[")[0]
-    place = f"/inputs/{index}" if index.isdigit() else "/inputs"
-    if found := _UNKNOWN.fullmatch(said):
-        return _unknown(found["name"], _TENSOR_ALLOWED, place)
-    if found := _MISSING.fullmatch(said):
-        name, place = found["name"], f"{place}/{found['name']}"
-        return _refused(place, place[1:].replace("/", "."), "is missing: it " + _TENSOR_ALLOWED[name])
-    if name not in _TENSOR_ALLOWED:
-        return _refused(
-            place, place[1:].replace("/", "."), "must be an object with name, datatype, shape and data"
-        )
-    place = f"{place}/{name}"
-    return _refused(place, place[1:].replace("/", "."), _TENSOR_ALLOWED[name])
-
-
-def _unknown(name: str, known: Iterable[str], place: str = "") -> InvalidRequest:
-    name = name[:_LONGEST_NAME]
-    pointer = place + "/" + name.replace("~", "~0").replace("/", "~1")
-    return _refused(pointer, name, "is no field; there are " + ", ".join(known))
-
-
 def _fault(request: InferRequest) -> InvalidRequest | None:
     """Return what is wrong with a request beyond what its types say, if anything."""
     text, inputs = request.text, request.inputs
@@ -312,20 +263,16 @@ def _fault(request: InferRequest) -> InvalidRequest | None:
         return _blank() if text.isspace() else None
     given = [name for name in _KINDS if getattr(request, name) is not msgspec.UNSET]
     if not given:
-        return _refused("/text", "text", f"is missing: it {ALLOWED['text']}")
+        return refused("/text", "text", f"is missing: it {ALLOWED['text']}")
     if len(given) > 1:
-        return _refused(
+        return refused(
             f"/{given[1]}", given[1], f"must not stand beside {given[0]}: send one of {', '.join(_KINDS)}"
         )
     for index, one in enumerate(inputs or ()):
         if bytes(memoryview(one.data)[:1]) != b"[":
-            return _refused(f"/inputs/{index}/data", f"inputs.{index}.data", _TENSOR_ALLOWED["data"])
+            return refused(f"/inputs/{index}/data", f"inputs.{index}.data", TENSOR_ALLOWED["data"])
     return None
 
 
 def _blank() -> InvalidRequest:
-    return _refused("/text", "text", "must not be white space alone")
-
-
-def _refused(pointer: str, subject: str, detail: str) -> InvalidRequest:
-    return InvalidRequest(f"{subject} {detail}", errors=[FieldError(pointer=pointer, detail=detail)])
+    return refused("/text", "text", "must not be white space alone")

@@ -4,11 +4,12 @@ A shape is believed only as far as the limit goes: what it claims is compared wi
 """
 
 from inferq.catalog import Catalog, ModelCard, Task
-from inferq.errors import FieldError, InvalidRequest, ModelNotFound
+from inferq.errors import ModelNotFound
 from inferq.tensors.datatypes import LAYOUTS
 from inferq.tensors.jsondata import read_values
 from inferq.tensors.signature import check, vector_tensor
 from inferq.tensors.tensor import Tensor, TensorError, count_of
+from ingress.bodyfaults import refused
 from ingress.requests import InferRequest, InputTensor
 
 _NAMED = 10
@@ -34,10 +35,10 @@ def choose_model(request: InferRequest, catalog: Catalog) -> ModelCard:
             names = [one.name for one in catalog.tensor_models]
             if not names:
                 raise ModelNotFound("this service runs no model that takes tensors")
-            raise _refused("/model", "model", f"must name a model that takes tensors: {_listed(names)}")
+            raise refused("/model", "model", f"must name a model that takes tensors: {_listed(names)}")
     if (card.task is Task.TEXT) != (field == "text"):
         taken = "a text" if card.task is Task.TEXT else "inputs"
-        raise _refused(f"/{field}", field, f"is not for the model {card.name!r}, which takes {taken}")
+        raise refused(f"/{field}", field, f"is not for the model {card.name!r}, which takes {taken}")
     return card
 
 
@@ -64,7 +65,7 @@ def tensors_of(request: InferRequest, card: ModelCard, *, max_bytes: int) -> tup
         pointer = f"/{field}"
         if field == "inputs":
             pointer += "".join(f"/{part}" for part in (error.index, error.field) if part not in (None, ""))
-        raise _refused(pointer, pointer[1:].replace("/", "."), error.detail) from None
+        raise refused(pointer, pointer[1:].replace("/", "."), error.detail) from None
 
 
 def _read(inputs: list[InputTensor], max_bytes: int) -> list[Tensor]:
@@ -92,7 +93,3 @@ def _there_are(catalog: Catalog) -> str:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
-
-
-def _refused(pointer: str, subject: str, detail: str) -> InvalidRequest:
-    return InvalidRequest(f"{subject} {detail}", errors=[FieldError(pointer=pointer, detail=detail)])

@@ -1,4 +1,4 @@
-"""A job's result in a few words: a label and its probability, or the outputs of a graph by name, type and shape. Pure."""
+"""A job's result in a few words: a label and its probability, or a graph's outputs by name, type and shape. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

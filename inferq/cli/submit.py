@@ -18,6 +18,7 @@ from inferq.cli.inputs import Source, chunks, count, sources
 from inferq.cli.outcomes import Outcome, as_json, as_text
 from inferq.cli.printing import printer
 from inferq.cli.running import INTERRUPTED
+from inferq.cli.tensorfile import submit_file
 from inferq.cli.terminal import bar, progress, run
 from inferq.errors import OperatorError
 from inferq.jobs import Priority
@@ -55,6 +56,14 @@ def submit(
             help='lines are JSON: {"text": …}, and if wanted "model", "priority", "deadline_ms", "webhook"',
         ),
     ] = False,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--inputs",
+            metavar="FILE",
+            help='submit one job of tensors from JSON: lists by the names of inputs, or the API\'s {"inputs": […]}',
+        ),
+    ] = None,
     unordered: Annotated[
         bool, typer.Option("--unordered", help="print results as they come, not in the order of the texts")
     ] = False,
@@ -91,18 +100,25 @@ def submit(
 
     A text that is refused has its line too. Ctrl-C stops at once, and what was submitted still runs.
     """
+    options = Options(
+        model=model, priority=priority and str(priority), deadline_ms=deadline_ms, webhook=webhook
+    )
+    if inputs is not None:
+        if texts or file:
+            raise OperatorError("--inputs stands for one job of tensors: leave texts and --file out")
+        raise typer.Exit(run(submit_file(endpoint(url, state, key_file), inputs, options, json=json)))
     wanted = _Wanted(
         sources=sources(texts or [], file or []),
-        options=Options(
-            model=model, priority=priority and str(priority), deadline_ms=deadline_ms, webhook=webhook
-        ),
+        options=options,
         input_json=input_json,
         as_json=json,
         in_order=not unordered,
         out=out,
     )
     if not wanted.sources:
-        raise OperatorError("there is nothing to submit: give texts, `-` for standard input, or --file")
+        raise OperatorError(
+            "there is nothing to submit: give texts, `-` for standard input, --file or --inputs"
+        )
     kept: list[Sending] = []
     try:
         code = run(_submit(endpoint(url, state, key_file), wanted, kept))

@@ -7,11 +7,13 @@ from typing import Any, Final
 import pytest
 
 from batcher.cache import ResultCache
+from batcher.engine import Engine
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.tally import Tally
 from batcher.texttask import TextTask
 from batcher.tokenizer import SimulatedTokenizer
+from batcher.wire import Load
 from inferq.cachekey import cache_key
 from inferq.jobs import ErrorCode, Job, Priority, Result
 from inferq.messages import Delivery, encode_job
@@ -19,6 +21,8 @@ from inferq.steps import Origin
 from inferq.telemetry import Metrics
 
 NOW_MS: Final = 1_000_000.0
+# It is not run here.
+IDLE: Final = Engine(Load(spec="simulated:1,1", folder=None, device="cpu", precision="fp32"), pad_id=0)
 RESULT: Final = Result(label="A", score=1.0, scores={"A": 1.0}, truncated=False)
 
 
@@ -32,7 +36,7 @@ def make(*, cache: ResultCache | None = None, slo_ms: int = 200) -> Intake:
     """An intake whose own clock says 100 s, then 2 ms more at each look."""
     ticks = count()
     return Intake(
-        task=TextTask(SimulatedTokenizer(faults=True), ("NEGATIVE", "POSITIVE")),
+        task=TextTask(IDLE, SimulatedTokenizer(faults=True), ("NEGATIVE", "POSITIVE")),
         tally=Tally(Metrics()),
         cache=cache,
         model_digest="d",

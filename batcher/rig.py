@@ -1,0 +1,125 @@
+"""The engine with the runs that a warm-up needs; what goes wrong in one ends the warm-up with one line."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from batcher.engine import BatchRaised, Engine, EngineLost
+from batcher.grid import Shape
+from batcher.layout import Layout, LayoutRefused
+from inferq.errors import OperatorError
+from inferq.tensors.signature import Signature, zeros
+
+# A run that takes longer would not be of use in a service.
+RUN_TIMEOUT_MS: Final = 60_000.0
+# Axes of tensors whose length a graph leaves open are tried with these; the first that runs is measured.
+FREE_AXES: Final = (1, 16, 64, 256)
+
+Value = TypeVar("Value")
+
+_log = structlog.get_logger(__name__)
+
+
+class Rig:
+    """Runs rows of one token id."""
+
+    def __init__(self, engine: Engine, token_id: int) -> None:
+        self._engine, self._token_id = engine, token_id
+        self.opening_s = 0.0
+
+    async def arrange(self, layout: Layout) -> bool:
+        """Change to a layout and say whether the machine has room for it."""
+        if self._engine.layout == layout:
+            return True
+        started = time.perf_counter()
+        try:
+            await self._engine.arrange(layout)
+        except LayoutRefused as error:
+            _log.info("warmup.layout_refused", layout=layout.text, reason=str(error))
+            return False
+        except EngineLost as error:
+            raise OperatorError(
+                f"the engine ended on its way to layout {layout.text}: {error}: lower INFERQ_SESSIONS or INFERQ_THREADS"
+            ) from error
+        self.opening_s = time.perf_counter() - started
+        return True
+
+    async def times_ms(self, lanes: int, shape: Shape, *, wide: bool = False) -> list[float]:
+        """Run a shape once in each of so many lanes at the same time, and return what each took."""
+        return await _together([self.run(shape, wide=wide) for _ in range(lanes)])
+
+    async def repeated_ms(
+        self, lanes: int, shape: Shape, *, repeats: int, most_s: float, wide: bool = False
+    ) -> list[float]:
+        """Return what all runs took when each lane runs a shape so often; fewer times, once ``most_s`` are over."""
+        started = time.perf_counter()
+        taken_ms: list[float] = []
+        for _ in range(repeats):
+            taken_ms += await self.times_ms(lanes, shape, wide=wide)
+            if time.perf_counter() - started > most_s:
+                break
+        return taken_ms
+
+    async def run(self, shape: Shape, *, wide: bool) -> float:
+        """Run a batch of this shape and return the milliseconds that the model took."""
+        rows, length = shape
+        ids = [[self._token_id] * length] * rows
+        try:
+            answer = await self._engine.run(ids, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
+        except (BatchRaised, EngineLost) as error:
+            raise OperatorError(
+                f"the model fails on {rows} x {length} tokens: {error}: see what inferq model check says, or lower"
+                " INFERQ_MAX_BATCH_TOKENS"
+            ) from error
+        return answer.compute_ms
+
+
+class TensorRig(Rig):
+    """Runs zeros of the shapes that a graph states, with free axes of a length that it takes."""
+
+    def __init__(self, engine: Engine, signature: Signature, free: int) -> None:
+        super().__init__(engine, 0)
+        self._job = zeros(signature, 1, free=free)
+
+    @classmethod
+    async def of(cls, engine: Engine, signature: Signature) -> "TensorRig":
+        """Find a length of the free axes that the graph takes; raises `OperatorError` when there is none."""
+        for free in FREE_AXES:
+            rig = cls(engine, signature, free)
+            try:
+                await rig._times(1, wide=False)
+            except BatchRaised as error:
+                reason = error
+            else:
+                return rig
+        raise OperatorError(
+            f"the model fails on zeros, with free axes of {', '.join(map(str, FREE_AXES))}: {reason}: see what"
+            " inferq model check says, or state its axes in the graph"
+        ) from reason
+
+    async def run(self, shape: Shape, *, wide: bool) -> float:
+        """Run a batch of so many jobs and return the milliseconds that the model took."""
+        try:
+            return await self._times(shape[0], wide=wide)
+        except (BatchRaised, EngineLost) as error:
+            raise OperatorError(
+                f"the model fails on a batch of {shape[0]}: {error}: see what inferq model check says, or lower"
+                " INFERQ_MAX_BATCH_SIZE"
+            ) from error
+
+    async def _times(self, rows: int, *, wide: bool) -> float:
+        answer = await self._engine.run_tensors([self._job] * rows, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
+        return answer.compute_ms
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, Value]]) -> list[Value]:
+    """Do all at the same time; the first failure ends the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
