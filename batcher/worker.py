@@ -56,9 +56,8 @@ class Worker:
         clock: Callable[[], float],
     ) -> None:
         self._planner, self._intake, self._ledger = planner, intake, ledger
-        self._settler, self._undertaker = settler, undertaker
-        self._tally, self._clock = tally, clock
-        self._changed = asyncio.Event()
+        self._settler, self._undertaker, self._tally = settler, undertaker, tally
+        self._clock, self._changed = clock, asyncio.Event()
         self._runner = Runner(
             planner=planner,
             task=task,

@@ -82,7 +82,8 @@ def test_outputs_are_arrays_by_name() -> None:
 def test_a_record_without_outputs_is_an_error() -> None:
     """A classification is none, and neither is a job that ended otherwise."""
     text = {"label": "A", "score": 1.0, "scores": {"A": 1.0}, "truncated": False}
-    for result in (text, {"outputs": [{}]}, {}):
+    results: list[dict[str, Any]] = [text, {"outputs": [{}]}, {}]
+    for result in results:
         with pytest.raises(JobFailed, match="holds no outputs"):
             outputs_of(decode_record(msgspec.json.encode({**RECORD, "result": result})))
     with pytest.raises(JobExpired):
