@@ -18,6 +18,7 @@ _KNOWN: Final = frozenset(
         b"authorization",
         b"content-encoding",
         b"idempotency-key",
+        b"inference-header-content-length",
         b"cache-control",
         b"prefer",
     }
@@ -28,7 +29,7 @@ class Head(msgspec.Struct, kw_only=True, gc=False):
     """The fields that matter to a submit, the last of each; ``repeated`` says that `Authorization` came several times.
 
     ``idempotent`` says that there is an `Idempotency-Key`, ``cached`` whether a cached answer will do, ``prefer`` what
-    is preferred.
+    is preferred, ``json_length`` how much of the body is JSON where tensors follow it.
     """
 
     content_type: bytes | None = None
@@ -39,6 +40,7 @@ class Head(msgspec.Struct, kw_only=True, gc=False):
     idempotent: bool = False
     cached: bool = True
     prefer: bytes | None = None
+    json_length: bytes | None = None
 
 
 def head_of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
@@ -58,6 +60,8 @@ def head_of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
             head.content_encoding = value
         elif name == b"idempotency-key":
             head.idempotent = True
+        elif name == b"inference-header-content-length":
+            head.json_length = value
         elif name == b"cache-control":
             # It may come several times (RFC 9110, 5.3).
             head.cached = head.cached and wants_cached(value)

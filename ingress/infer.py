@@ -12,10 +12,11 @@ from starlette.types import Receive, Scope, Send
 
 from inferq.apikeys import Caller
 from inferq.broker import TakenBack
-from inferq.errors import HttpError, InferqError, Unavailable
+from inferq.errors import HttpError, InferqError, Unavailable, UnsupportedMediaType
 from inferq.jobs import Birth
 from inferq.keyring import KeyRing, the_one
 from inferq.telemetry import Metrics
+from inferq.tensors.binary import HEADER
 from ingress import bodies, problems
 from ingress.admission import Gate
 from ingress.answers import (
@@ -31,6 +32,7 @@ from ingress.answers import (
     send_problem,
     send_record,
 )
+from ingress.binarybody import decode_binary
 from ingress.claims import SeedSpent
 from ingress.heads import Head, head_of
 from ingress.idemkey import idempotency_key
@@ -63,8 +65,8 @@ class Form(Protocol):
     def release(self, body: bytes) -> None:
         """A body that was read is not needed any more."""
 
-    def parse(self, body: bytes) -> Any:
-        """Return what `submit` takes; raises `InvalidRequest`."""
+    def parse(self, body: bytes, head: Head) -> Any:
+        """Return what `submit` takes; raises `InvalidRequest` or `UnsupportedMediaType`."""
 
     async def submit(self, parsed: Any, caller: Caller, seed: Seed, *, cached: bool) -> tuple[Done, Standing]:
         """Submit and return the answer 202; raises `HttpError` or `_NoneAccepted`."""
@@ -133,8 +135,7 @@ class SubmitEndpoint:
     async def _answer(
         self, scope: Scope, head: Head, caller: Caller, body: bytes
     ) -> tuple[Done, list[Header]]:
-        check_headers(head.content_type, head.content_encoding)
-        parsed = self._form.parse(body)
+        parsed = self._form.parse(body, head)
         submit = partial(self._form.submit, parsed, caller, cached=head.cached)
         headers: list[Header] = []
         if not head.idempotent:
@@ -197,9 +198,11 @@ class Single:
         if len(body) > MAX_BODY_BYTES:
             self._gate.leave(0, len(body))
 
-    def parse(self, body: bytes) -> InferRequest:
-        """Decode the request."""
-        return decode(body)
+    def parse(self, body: bytes, head: Head) -> InferRequest:
+        """Decode the request, which may have tensors as bytes behind its JSON."""
+        binary = head.json_length is not None
+        check_headers(head.content_type, head.content_encoding, binary=binary)
+        return decode(body) if head.json_length is None else decode_binary(body, head.json_length)
 
     async def submit(
         self, parsed: InferRequest, caller: Caller, seed: Seed, *, cached: bool
@@ -227,8 +230,11 @@ class Batch:
         """Its bytes are free for others."""
         self._gate.leave(0, len(body))
 
-    def parse(self, body: bytes) -> Sequence[InferRequest | HttpError]:
+    def parse(self, body: bytes, head: Head) -> Sequence[InferRequest | HttpError]:
         """Decode the requests."""
+        check_headers(head.content_type, head.content_encoding)
+        if head.json_length is not None:
+            raise UnsupportedMediaType(f"{HEADER} is for a single submit: send plain JSON")
         return decode_batch(body)
 
     async def submit(

@@ -43,6 +43,12 @@ class InputTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     data: msgspec.Raw
 
 
+class BinaryTensor(InputTensor, frozen=True, kw_only=True):
+    """A tensor whose values came as bytes behind the JSON, where ``data`` is empty; ``raw`` is None for one in it."""
+
+    raw: bytes | None
+
+
 class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of `POST /v1/infer`: one of ``text``, ``inputs`` and ``input_data``, which is a single row of numbers.
 
@@ -237,15 +243,20 @@ def check_webhook(request: InferRequest, policy: Policy, default: str) -> str:
     return request.webhook
 
 
-def check_headers(content_type: bytes | None, content_encoding: bytes | None) -> None:
-    """Refuse bodies that are not plain JSON; no `Content-Type` counts as JSON.
+def check_headers(
+    content_type: bytes | None, content_encoding: bytes | None, *, binary: bool = False
+) -> None:
+    """Refuse bodies that are not plain JSON; no `Content-Type` counts as JSON. With ``binary`` bytes may follow it.
 
     Raises:
         UnsupportedMediaType: the body is something else, or encoded.
     """
     if content_encoding is not None:
         raise UnsupportedMediaType("Content-Encoding is not understood: send plain JSON")
-    if content_type is not None and content_type.partition(b";")[0].strip().lower() != b"application/json":
+    if content_type is None:
+        return
+    media_type = content_type.partition(b";")[0].strip().lower()
+    if media_type != b"application/json" and not (binary and media_type == b"application/octet-stream"):
         raise UnsupportedMediaType("Content-Type must be application/json")
 
 

@@ -10,7 +10,7 @@ from inferq.tensors.jsondata import read_values
 from inferq.tensors.signature import check, vector_tensor
 from inferq.tensors.tensor import Tensor, TensorError, count_of
 from ingress.bodyfaults import refused
-from ingress.requests import InferRequest, InputTensor
+from ingress.requests import BinaryTensor, InferRequest, InputTensor
 
 _NAMED = 10
 
@@ -77,7 +77,8 @@ def _read(inputs: list[InputTensor], max_bytes: int) -> list[Tensor]:
                 raise TensorError(
                     f"must be such that all inputs hold at most {max_bytes} bytes", field="shape"
                 )
-            data = read_values(one.data, one.datatype, one.shape)
+            raw = one.raw if isinstance(one, BinaryTensor) else None
+            data = read_values(one.data, one.datatype, one.shape) if raw is None else raw
         except TensorError as error:
             raise error.at(index) from None
         made.append(Tensor(name=one.name, datatype=one.datatype, shape=tuple(one.shape), data=data))

@@ -1,6 +1,7 @@
 """Tensor models through the whole pipeline: what comes back is what ONNX Runtime gives for the same input."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -188,6 +189,23 @@ async def test_a_list_of_numbers_is_one_row(streams: Deployment, root: Path) -> 
         check_outputs(record, session, {"x": np.array([[1, 2.5, -3, 0]], dtype="f4")})
         refused = await client.post("/v1/infer", json={"model": "lengths", "input_data": [1]})
         assert refused.json()["errors"][0]["pointer"] == "/input_data"
+
+
+async def test_tensors_as_bytes(streams: Deployment, root: Path) -> None:
+    """Behind the JSON, as the protocol's binary extension has it; a batch takes JSON alone."""
+    x = np.array([[1, 2.5, -3, 0]], dtype="f4")
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": {"binary_data_size": 16}}
+    head = json.dumps({"model": "mlp", "inputs": [tensor]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head)), "Content-Type": "application/octet-stream"}
+    session = onnxruntime.InferenceSession(root / "mlp" / "model.onnx", providers=["CPUExecutionProvider"])
+    async with served(streams, root, "mlp") as client:
+        answer = await client.post("/v1/infer", content=head + x.tobytes(), headers=headers)
+        assert answer.status_code == 202, answer.text
+        check_outputs(await ended(client, answer.json()["job_id"]), session, {"x": x})
+        refused = await client.post("/v1/infer", content=head + x.tobytes()[1:], headers=headers)
+        assert refused.json()["errors"][0]["pointer"] == "/inputs/0/parameters"
+        json_only = {**headers, "Content-Type": "application/json"}
+        assert (await client.post("/v1/infer/batch", content=b"{}", headers=json_only)).status_code == 415
 
 
 async def test_what_the_graph_does_not_take_is_refused_at_the_door(streams: Deployment, root: Path) -> None:

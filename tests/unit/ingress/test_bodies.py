@@ -7,7 +7,7 @@ import pytest
 
 from inferq.errors import BodyTooLarge, Unavailable
 from ingress.admission import Gate
-from ingress.bodies import DRAIN_BYTES, Disconnected, read, read_within
+from ingress.bodies import DRAIN_BYTES, Disconnected, read, read_either, read_within
 
 
 class Sender:
@@ -93,3 +93,34 @@ async def test_bodies_that_are_read_at_a_time_are_bounded_together() -> None:
     assert sender.left == [b"7"]
     assert gate.bytes == 10
     assert await read_within(Sender([b"12345"]), gate, declared=b"5", most_bytes=10) == b"12345"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "held"),
+    [
+        ([b"12345"], 0),
+        ([b"12", b"345"], 0),
+        ([b"123456"], 6),
+        ([b"1234567890"], 10),
+        ([b"12345", b"67890"], 10),
+    ],
+)
+async def test_only_what_is_larger_than_usual_takes_up_room(pieces: list[bytes], held: int) -> None:
+    """A body of the usual size is read as ever, in however many pieces; a larger one's reader gives its room back."""
+    gate = Gate(most_bytes=10)
+    body = await read_either(Sender(pieces), gate, declared=b"", usual_bytes=5, most_bytes=10)
+    assert (body, gate.bytes) == (b"".join(pieces), held)
+
+
+async def test_larger_bodies_have_their_limits() -> None:
+    """Of each, and of all together; none keeps what it took up."""
+    gate = Gate(most_bytes=15)
+    with pytest.raises(BodyTooLarge, match="may have 10 bytes"):
+        await read_either(Sender([b"x" * 11]), gate, declared=b"", usual_bytes=5, most_bytes=10)
+    assert gate.bytes == 0
+    await read_either(Sender([b"x" * 10]), gate, declared=b"", usual_bytes=5, most_bytes=10)
+    with pytest.raises(Unavailable):
+        await read_either(Sender([b"x" * 4, b"x" * 4]), gate, declared=b"", usual_bytes=5, most_bytes=10)
+    assert gate.bytes == 10
+    with pytest.raises(Disconnected):
+        await read_either(Sender([None]), gate, declared=b"", usual_bytes=5, most_bytes=10)
