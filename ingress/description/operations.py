@@ -52,9 +52,9 @@ OPERATIONS: Final = (
         text="A 202 means that the job is recorded and its message confirmed: it will end, whatever dies meanwhile. "
         "A body has at most 64 KiB, more only where a model takes tensors. An absent `Content-Type` counts as JSON; "
         "anything else than JSON is refused, and "
-        "so is any `Content-Encoding`. Fields that are not listed here are errors. Tensors may also follow the JSON as bytes (the binary extension of the Open Inference "
-        "Protocol: `Inference-Header-Content-Length`). With `Prefer: wait=N` the answer is "
-        "the final record, if the job ends within N seconds.",
+        "so is any `Content-Encoding`. Fields that are not listed here are errors. Tensors may also follow the JSON as "
+        "bytes (the binary extension of the Open Inference Protocol: `Inference-Header-Content-Length`). With `Prefer: "
+        "wait=N` the answer is the final record, if the job ends within N seconds.",
         parameters=(*_SUBMIT, "Prefer"),
         body="InferRequest",
         body_examples=("text_alone", "all_fields", "tensors", "vector"),
