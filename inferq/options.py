@@ -107,7 +107,7 @@ OPTIONS: tuple[Option, ...] = (
            unit="model", help="which of the models a batcher serves; empty: that of INFERQ_MODEL"),
     Option(field="max_input_bytes", default="1048576", parse=allowed.integer(1024, 4_194_304), unit="bytes",
            help="most bytes of a job's tensors together, as they lie in memory"),
-    Option(field="max_output_bytes", default="65536", parse=allowed.integer(1024, 262_144), unit="bytes",
+    Option(field="max_output_bytes", default="65536", parse=allowed.integer(1024, 131_072), unit="bytes",
            help="most bytes of a job's outputs together, as they lie in memory; a job with more fails"),
     Option(field="device", default="auto", parse=allowed.choice("auto", "cpu", "cuda"), unit="device",
            help="auto takes CUDA where it works, else the CPU, and says so"),

@@ -15,7 +15,8 @@ from inferq.addresses import LOOPBACK
 from inferq.backoff import Backoff
 from inferq.sdk.fates import Fate, fate_of
 
-MOST_MESSAGE_BYTES: Final = 1024 * 1024
+# As much as a notifier keeps for a connection. A record with outputs as large as may be is well below it.
+MOST_MESSAGE_BYTES: Final = 2 * 1024 * 1024
 OPEN_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 1.0
 # A notifier that hangs, or a network that swallows everything, is noticed by their sum.

@@ -366,3 +366,18 @@ async def test_the_client_takes_arrays_and_gives_arrays(streams: Deployment, roo
                 return blocked.run_tensors({"x": x}, model="multi-output", timeout_s=60)
 
         np.testing.assert_array_equal((await asyncio.to_thread(blocking))["square"], x * x)
+
+
+async def test_large_tensors_go_through_either_broker(either: Deployment, root: Path) -> None:
+    """A picture of 600 KB is many frames of a message; several meet in one batch."""
+    session = onnxruntime.InferenceSession(root / "conv" / "model.onnx", providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(11)
+    given = [MODELS["conv"][1](rng) for _ in range(6)]
+    async with served(either, root) as client:
+        answers = [await client.post("/v1/infer", json=body_of("conv", feeds)) for feeds in given]
+        assert {answer.status_code for answer in answers} == {202}
+        async with batching(either, "conv", root):
+            records = [await ended(client, answer.json()["job_id"]) for answer in answers]
+    for record, feeds in zip(records, given, strict=True):
+        check_outputs(record, session, feeds)
+    assert max(record["batch"]["size"] for record in records) > 1

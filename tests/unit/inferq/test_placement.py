@@ -81,3 +81,22 @@ def test_a_batcher_is_told_no_secret() -> None:
         assert (place.settings.webhook_secret, place.settings.api_keys) == (secret, keys)
     for place in batchers:
         assert (place.settings.webhook_secret, place.settings.api_keys) == ("", "")
+
+
+def test_every_model_has_its_batchers() -> None:
+    """As many as the settings say, each told which model it serves and how many share the cores."""
+    settings = load({}, {"model": "simulated:1,1", "batchers": "2", "models": "/models"})[0]
+    _, batchers, _ = places(settings, models=["simulated", "mlp", "conv"], ports_auto=True, counts=COUNTS)
+    assert [place.name for place in batchers] == [f"batcher-{number}" for number in range(1, 7)]
+    assert [place.settings.serves for place in batchers] == ["", "", "mlp", "mlp", "conv", "conv"]
+    assert [place.settings.served for place in batchers] == ["simulated"] * 2 + ["mlp"] * 2 + ["conv"] * 2
+    assert {place.settings.batchers for place in batchers} == {6}
+    assert len({place.port for place in batchers}) == 6
+
+
+def test_the_cores_are_shared_by_as_many_as_the_setting_may_say() -> None:
+    """More batchers than that are told no more than may be said."""
+    settings = load({}, {"batchers": "33"})[0]
+    _, batchers, _ = places(settings, models=["builtin", "mlp"], ports_auto=True, counts=COUNTS)
+    assert len(batchers) == 66
+    assert all(load(to_environ(place.settings))[0] == place.settings for place in batchers)

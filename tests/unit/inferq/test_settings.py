@@ -117,7 +117,7 @@ CASES: dict[str, Case] = {
     "models": _text("/models", "models", allowed="anything"),
     "serves": _text("mlp", "", "a b", "a/b", "x" * 101, allowed="the name of a model"),
     "max_input_bytes": _number(1024, 4_194_304),
-    "max_output_bytes": _number(1024, 262_144),
+    "max_output_bytes": _number(1024, 131_072),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
     "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),
     "batch_policy": _text("fixed", "greedy", "", "slo2", "Fixed", allowed="one of fixed, greedy, slo"),
