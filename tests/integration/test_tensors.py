@@ -381,3 +381,18 @@ async def test_large_tensors_go_through_either_broker(either: Deployment, root: 
     for record, feeds in zip(records, given, strict=True):
         check_outputs(record, session, feeds)
     assert max(record["batch"]["size"] for record in records) > 1
+
+
+async def test_the_default_model_may_take_tensors(streams: Deployment, root: Path) -> None:
+    """It has the plain queue, and need not be named."""
+    options = {"INFERQ_MODEL": str(root / "mlp"), "INFERQ_MODELS": ""}
+    session = onnxruntime.InferenceSession(root / "mlp" / "model.onnx", providers=["CPUExecutionProvider"])
+    feeds = {"x": np.array([[1, 2, 3, 4]], dtype="f4")}
+    async with serving(streams, **options) as client, batching(streams, "", root, **options):
+        await eventually(lambda: ready(client), what="readiness")
+        answer = await client.post("/v1/infer", json={"inputs": body_of("mlp", feeds)["inputs"]})
+        record = await ended(client, answer.json()["job_id"])
+        assert record["model"] == "mlp"
+        check_outputs(record, session, feeds)
+        assert (await client.post("/v1/infer", json={"text": "a"})).status_code == 400
+        assert "models_without_batcher" not in (await client.get("/readyz")).json()
