@@ -15,6 +15,7 @@ import typer
 from inferq.cli.app import app
 from inferq.options import OPTIONS
 from inferq.settings import PLANNED
+from ingress.description.document import document
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -141,6 +142,31 @@ def test_the_table_of_commands_is_whole() -> None:
     for name, below in _commands().items():
         (row,) = re.findall(rf"^\|.*`inferq {name}\b.*$", table, re.MULTILINE)
         assert [one for one in below if f"`{one}`" not in row and f" {one}`" not in row] == [], row
+
+
+def _problems(part: Any) -> set[tuple[int, str]]:
+    """Return what a part of the API's description says of problems: statuses with their codes."""
+    found: set[tuple[int, str]] = set()
+    if isinstance(part, dict):
+        code, status = part.get("code"), part.get("status")
+        if isinstance(code, dict) and isinstance(status, dict) and "enum" in code and "const" in status:
+            found = {(status["const"], one) for one in code["enum"]}
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return found.union(*map(_problems, inner))
+
+
+def test_the_table_of_errors_is_whole() -> None:
+    """docs/api.md says of every problem that the API's description has what to do."""
+    rows = re.findall(r"^\| (\d{3}[\d, ]*) \| (.*) \| .+ \|$", _text("docs/api.md"), re.MULTILINE)
+    told = {
+        (int(status), code)
+        for head, codes in rows
+        for status in head.split(", ")
+        for code in codes.split("`")
+    }
+    described = _problems(document())
+    assert len(described) > 12
+    assert described - told == set()
 
 
 def test_the_index_has_every_page() -> None:
