@@ -173,6 +173,15 @@ def test_what_is_not_run_says_why(page: str) -> None:
             assert block.starts is None, f"{page}:{block.line} is a pipeline that the tests start"
 
 
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_block_of_commands_is_shell(page: str) -> None:
+    """Any shell of a reader's takes it: no other is needed, and no quote is left open, also in what is not run."""
+    for block in blocks(page):
+        if block.kind == "sh":
+            checked = await asyncio.create_subprocess_exec("sh", "-nc", block.text)
+            assert await checked.wait() == 0, f"{page}:{block.line}"
+
+
 def test_most_commands_are_run() -> None:
     """A mark is an exception, no reason is kept in stock, and no mark stands but before a block of commands."""
     every = [block for page in PAGES for block in blocks(page)]
