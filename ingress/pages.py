@@ -117,7 +117,7 @@ class Pages:
                 "script-src 'self'",
                 "style-src 'self'",
                 f"connect-src 'self' {notifier}",
-                "img-src 'self' data:",
+                "img-src 'self'",
                 "base-uri 'none'",
                 "form-action 'none'",
                 "frame-ancestors 'none'",

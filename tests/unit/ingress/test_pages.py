@@ -121,7 +121,7 @@ async def test_nothing_is_loaded_from_elsewhere() -> None:
                 "script-src 'self'",
                 "style-src 'self'",
                 "connect-src 'self' wss://push.example:443",
-                "img-src 'self' data:",
+                "img-src 'self'",
                 "base-uri 'none'",
                 "form-action 'none'",
                 "frame-ancestors 'none'",
