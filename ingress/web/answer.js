@@ -61,7 +61,7 @@ export class Answer {
     const { problem, record } = this.line;
     if (problem) return [`${fault(problem)}.`.replace("..", "."), cure(problem)];
     if (state === "gone") return ["Its record is kept no more.", "Results are kept for a time only; send the line again if you need its answer."];
-    if (state === "unsent") return ["No answer to it is known.", "The page was closed before one came. Send it again below: if it had arrived, it is not run twice."];
+    if (state === "unsent") return ["No answer to it is known.", "It is under way in another tab, or the page was closed before one came. Send it again below: if it had arrived, it is not run twice."];
     return ["", record ? ending(record) : ""];
   }
 

@@ -45,7 +45,7 @@ const push = new Push(place.push(), key, {
 });
 const following = new Following(push, { changed: line_changed, refused: key_refused });
 const ask_key = key_dialog(() => {
-  following.resume();
+  following.rekeyed({ none: !key() });
   connect();
   follow(current);
 });

@@ -75,8 +75,10 @@ export function merge(one, other) {
   const oldest = one.turns.length >= MOST_TURNS ? one.turns[0].at : -Infinity;
   for (const turn of other.turns) {
     const mine = known.get(turn.at);
-    if (mine) mine.lines.forEach((here, index) => (news = advance(here, turn.lines[index]) || news));
-    else if (turn.at > oldest) {
+    if (mine) {
+      mine.sent ??= turn.sent;
+      mine.lines.forEach((here, index) => (news = advance(here, turn.lines[index]) || news));
+    } else if (turn.at > oldest) {
       one.turns.push(turn);
       news = true;
     }

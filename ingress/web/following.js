@@ -46,9 +46,9 @@ export class Following {
     if (news > 0 && open && this.push.open) this.push.connect();
   }
 
-  /** Look again: there is another key. */
-  resume() {
-    this.paused_until = 0;
+  /** The key has changed: look again, or at nothing where there is `none`. */
+  rekeyed({ none }) {
+    this.paused_until = none ? Infinity : 0;
   }
 
   /** Follow what is unfinished among these lines; `look_first` where they come from an earlier life of the page. */

@@ -77,6 +77,11 @@ def test_a_refused_key_is_asked_for_once(browser: Browser, start_up: StartUp) ->
         for _ in range(5):
             later(page, 4_000)
         expect(dialog).to_be_hidden()
+        page.get_by_role("button", name="API key").click()
+        page.get_by_role("button", name="Forget the key").click()
+        for _ in range(5):
+            later(page, 4_000)
+        expect(dialog).to_be_hidden()
         assert len(looks) == asked
 
 

@@ -61,11 +61,13 @@ test("what another tab has kept is taken over: its turns, and what it knows more
   const other = read(write(one));
   const second = add_turn(other, ["d"], 20);
   Object.assign(other.turns[0].lines[0], { job_id: ID, record: { status: "done", seq: 3 } });
+  other.turns[0].sent = { once: "k", indexes: [0, 1] };
   Object.assign(first.lines[1], { job_id: ID, record: { status: "running", seq: 2 } });
   assert.ok(merge(one, other));
   assert.deepEqual(one.turns, [first, second, third]);
   assert.equal(first.lines[0].record.seq, 3);
   assert.equal(first.lines[1].record.seq, 2);
+  assert.equal(first.sent.once, "k");
   assert.equal(one.changed_at, 30);
   assert.ok(!merge(one, read(write(one))));
 });
