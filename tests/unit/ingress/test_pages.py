@@ -149,6 +149,15 @@ async def test_a_notifier_that_listens_everywhere_is_where_the_page_is(host: str
         assert 'content="ws://*:8081"' in page.text
 
 
+@pytest.mark.parametrize(("scheme", "port"), [("ws", 80), ("wss", 443)])
+async def test_a_notifier_whose_address_names_no_port_is_at_its_schemes(scheme: str, port: int) -> None:
+    """The page is told of an address that a browser can call."""
+    async with calling(stream_url=f"{scheme}://0.0.0.0") as client:
+        page = await client.get("/")
+        assert f'content="{scheme}://*:{port}"' in page.text
+        assert f" {scheme}://inferq.example:{port}; " in page.headers["content-security-policy"]
+
+
 async def test_an_address_does_not_end_an_attribute_or_a_policy() -> None:
     """What an operator sets as the notifier's address stays one."""
     async with calling(stream_url='ws://a;b"><script>x:1/') as client:
