@@ -1,7 +1,9 @@
 """A page in a real browser, watched for whatever a page must not do."""
 
 import json
+import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -152,6 +154,16 @@ def ended(page: Page, count: int) -> list[dict[str, Any]]:
 
     found: list[dict[str, Any]] = eventually(lambda: len(done()) == count and done(), what="the kept answers")
     return found
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Hold a process still."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def eventually(condition: Any, *, within_s: float = 15.0, what: str = "") -> Any:

@@ -3,10 +3,11 @@
 import json
 import re
 
+import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from tests.acceptance.running import Up
-from tests.browser.browsing import answered, eventually, live, opened, picture, records, send
+from tests.browser.browsing import answered, eventually, frozen, live, opened, picture, records, send
 from tests.browser.conftest import StartUp
 
 ENDS = {"done", "failed", "cancelled", "expired"}
@@ -40,6 +41,23 @@ def test_each_pass_has_a_letter_of_its_own(browser: Browser, start_up: StartUp) 
         assert [company.inner_text() for company in page.locator(".company").all()] == [
             f"Pass {letter} alone." for letter in "ABCDE"
         ]
+
+
+@pytest.mark.parametrize("width", [1200, 600, 320])
+def test_answers_that_come_late_move_nothing(browser: Browser, start_up: StartUp, width: int) -> None:
+    """Long after the last key too, an answer takes the room that it was given; failures take no more."""
+    up = start_up()
+    with opened(browser, up.api, width=width) as (page, _):
+        live(page)
+        with frozen(up.pid("batcher-1")):
+            send(page, "one", "[[raise]]", "three")
+            eventually(lambda: len(records(page)) == 3 and all(line["job_id"] for line in records(page)))
+            # Whatever moves after a reload is the page's own doing.
+            page.reload()
+            live(page)
+            expect(page.locator('.answer[data-state="queued"]')).to_have_count(3)
+        answered(page, 2)
+        expect(page.locator('.answer[data-state="failed"]')).to_have_count(1)
 
 
 def test_two_tabs_share_a_conversation(browser: Browser, pipeline: Up) -> None:
