@@ -16,6 +16,11 @@ export function percent(share) {
   return `${(share * 100).toFixed(share > 0.999 ? 2 : 1)} %`;
 }
 
+/** A text whose direction is its own, and leaves that of the words around it as it is. */
+export function isolated(text) {
+  return `\u2068${text}\u2069`;
+}
+
 /** "1 line", "5 lines". */
 export function count(number, noun, plural = `${noun}s`) {
   return `${number} ${number === 1 ? noun : plural}`;
