@@ -14,6 +14,7 @@ from inferq.errors import OperatorError, Undecodable
 from inferq.jobs import isoformat
 from inferq.messages import DeadLetter, decode_job
 from inferq.names import DEAD_LIMIT
+from inferq.plurals import counted
 from inferq.replays import MOST_AT_ONCE
 from inferq.replays import replay as replay_letters
 from inferq.settings import Settings
@@ -88,10 +89,7 @@ async def _list(settings: Settings, limit: int, *, as_json: bool) -> int:
         for letter in letters:
             row(made, letter.job_id, letter.reason, letter.attempt, isoformat(letter.died_ms), letter.detail)
         output().print(made)
-    typer.echo(
-        f"{count} dead {'letter' if count == 1 else 'letters'}"
-        + (f", {len(letters)} shown" if count > len(letters) else "")
-    )
+    typer.echo(counted(count, "dead letter") + (f", {len(letters)} shown" if count > len(letters) else ""))
     return 0
 
 
