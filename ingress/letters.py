@@ -98,8 +98,9 @@ class Letters:
         """Answer with the oldest letters and how many there are."""
         self._admit(request)
         async with _Turn(self._turn):
-            letters = [entry.letter for entry in await self._broker.dead(MOST_SHOWN)]
+            # Before the look: RabbitMQ does not count what is in somebody's hands, nor at once what was put back.
             count = await self._broker.dead_count()
+            letters = [entry.letter for entry in await self._broker.dead(MOST_SHOWN)]
         return _json({"count": max(count, len(letters)), "letters": [_shown(letter) for letter in letters]})
 
     async def replay(self, request: Request) -> Response:

@@ -64,10 +64,13 @@ export function sizes(histogram) {
 }
 
 /** The histogram in words. */
-export function sizes_text({ count: batches, jobs, close_reasons }) {
+export function sizes_text({ count: batches, jobs, size_histogram, close_reasons }) {
   if (!batches) return "No batch has run yet.";
   const reasons = Object.entries(close_reasons).sort(([, a], [, b]) => b - a);
-  return `${count(batches, "batch", "batches")} with ${count(jobs, "job")}; closed by ${reasons.map(([name, times]) => `${name} ${times}`).join(", ")}.`;
+  // A size is one of rows.
+  const twins = jobs - Object.entries(size_histogram).reduce((sum, [size, times]) => sum + Number(size) * times, 0);
+  const shared = twins > 0 ? `, ${twins} of which shared the row of an equal text` : "";
+  return `${count(batches, "batch", "batches")} with ${count(jobs, "job")}${shared}; closed by ${reasons.map(([name, times]) => `${name} ${times}`).join(", ")}.`;
 }
 
 function number(value) {

@@ -9,6 +9,8 @@ import { fault } from "./words.js";
 
 /** RabbitMQ goes through its letters one by one. */
 const LONGEST_MS = 90_000;
+/** What it has in its hands meanwhile, or has just put back, it does not count. */
+const SETTLE_MS = 5_000;
 
 export class Letters {
   /** `refused(problem)` is called where a key is wanted. */
@@ -17,6 +19,7 @@ export class Letters {
     this.rows = new Map();
     this.shown = [];
     this.known = null;
+    this.settled = 0;
     this.looking = null;
     this.changing = false;
     at("dead-refresh").addEventListener("click", () => this.look());
@@ -26,15 +29,22 @@ export class Letters {
 
   /** There are so many now: look at them when that is news. Looking is work for the broker, so it is done no oftener. */
   counted(number) {
-    if (number === this.known || this.looking || this.changing) return;
+    if (number === this.known || this.looking || this.changing || performance.now() < this.settled) return;
     this.known = number;
     this.look();
+  }
+
+  /** Look anew with the next figures: somebody else asks. */
+  forget() {
+    this.known = null;
+    this.settled = 0;
   }
 
   /** Look, or wait for the look that is under way. */
   look(said = "") {
     this.looking ??= this.fetched(said).finally(() => {
       this.looking = null;
+      this.settled = performance.now() + SETTLE_MS;
     });
     return this.looking;
   }

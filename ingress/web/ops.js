@@ -20,7 +20,7 @@ let timer = null;
 let failures = 0;
 
 const ask_key = key_dialog(() => {
-  letters.known = null;
+  letters.forget();
   next(0);
 });
 const letters = new Letters(() => ask_key(key() ? "This key is not known here." : ""));

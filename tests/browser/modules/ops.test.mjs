@@ -95,7 +95,8 @@ test("a histogram shows every size up to the largest, and never more bars than c
 
 test("batches and latencies in words", () => {
   assert.equal(sizes_text(BATCHES), "No batch has run yet.");
-  assert.equal(sizes_text({ count: 1, jobs: 2, close_reasons: { full: 1, slo: 3 } }), "1 batch with 2 jobs; closed by slo 3, full 1.");
+  assert.equal(sizes_text({ count: 1, jobs: 2, size_histogram: { 2: 1 }, close_reasons: { full: 1, slo: 3 } }), "1 batch with 2 jobs; closed by slo 3, full 1.");
+  assert.equal(sizes_text({ count: 2, jobs: 9, size_histogram: { 1: 1, 3: 1 }, close_reasons: { slo: 2 } }), "2 batches with 9 jobs, 5 of which shared the row of an equal text; closed by slo 2.");
   const none = { count: 0, p50: null, p90: null, p99: null };
   assert.deepEqual(latencies({ queue_wait: none, inference: none, total: { count: 3, p50: 1.23, p90: 45, p99: 678 } }), [
     ["queue wait", "0", "–", "–", "–"],
