@@ -26,6 +26,16 @@ export function count(number, noun, plural = `${noun}s`) {
   return `${number} ${number === 1 ? noun : plural}`;
 }
 
+/** A point in time, to the minute, as the reader's own country writes it: "30 Nov 2026, 18:48". */
+export function moment(time) {
+  return new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** A job's id as far as people compare it. */
+export function short(job_id) {
+  return job_id.length > 13 ? `${job_id.slice(0, 12)}…` : job_id;
+}
+
 /** "1", "1 and 2", "1, 2 and 3". */
 export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;

@@ -2,7 +2,7 @@
 
 import { title } from "./conversations.js";
 import { at, el } from "./dom.js";
-import { count } from "./format.js";
+import { count, moment } from "./format.js";
 
 export class Sidebar {
   /** `on` has `open(id)`, `fresh()`, `remove(id)` and `remove_all()`. */
@@ -52,7 +52,7 @@ export class Sidebar {
 
   entry(one, open) {
     const lines = one.turns.reduce((sum, turn) => sum + turn.lines.length, 0);
-    const when = new Date(one.changed_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    const when = moment(one.changed_at);
     const choose = el(
       "button",
       {

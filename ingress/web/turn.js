@@ -3,7 +3,7 @@
 import { Answer } from "./answer.js";
 import { passes, summary } from "./company.js";
 import { el, put } from "./dom.js";
-import { count } from "./format.js";
+import { count, moment } from "./format.js";
 import { unfinished, unsent } from "./lines.js";
 
 export class TurnView {
@@ -21,7 +21,7 @@ export class TurnView {
     this.element = el(
       "li",
       { className: "turn" },
-      el("h2", { className: "when" }, "Sent ", el("time", { dateTime: at.toISOString() }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }))),
+      el("h2", { className: "when" }, "Sent ", el("time", { dateTime: at.toISOString() }, moment(at))),
       el("ol", { className: turn.lines.length > 1 ? "many" : "" }, ...this.answers.map((answer) => answer.element)),
       el("p", { className: "foot" }, this.took, this.countdown, this.now, this.stop, this.again),
     );
