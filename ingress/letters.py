@@ -1,14 +1,11 @@
 """What the page of operations shows of dead letters, and does with them.
 
-They are everybody's, so only an admin's key may see or touch them. Without keys they are open on loopback alone. A
-browser sends what any page tells it to, and without keys nothing else says who asks. So a page of another origin is
-refused, a look as well, since that is work for the broker; and without keys whoever takes this service for another
-host, as a page does whose name was made to lead here. What changes something has to come as JSON, which a page of
-another origin cannot send without asking first.
+They are everybody's, so only an admin's key may see or touch them. Without keys they are open on loopback alone, within
+the rules of `ingress.visitors` and one more: a page of another origin may not even look, since that is work for the
+broker. What changes something has to come as JSON, which such a page cannot send without asking first.
 """
 
 import asyncio
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -20,7 +17,7 @@ from starlette.routing import Route
 
 from inferq.addresses import LOOPBACK
 from inferq.broker import Broker
-from inferq.errors import CallerError, FieldError, InvalidRequest, Unavailable
+from inferq.errors import FieldError, Forbidden, InvalidRequest, Unavailable
 from inferq.jobs import isoformat
 from inferq.keyring import KeyRing, the_one
 from inferq.messages import DeadLetter
@@ -36,12 +33,6 @@ MOST_CHOSEN: Final = MOST_AT_ONCE
 MOST_BODY_BYTES: Final = 16 * 1024
 
 _log = structlog.get_logger(__name__)
-
-
-class Forbidden(CallerError):
-    """The caller is known, and may not do this."""
-
-    code, status, title = "forbidden", 403, "This is not allowed"
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,19 +127,8 @@ class Letters:
         caller = self._keys.caller(the_one(request.scope["headers"]))
         if not caller.admin:
             raise Forbidden("dead letters are everybody's: give the key of an admin")
-        if self._keys.keys:
-            return
-        if not self._local:
+        if not self._keys.keys and not self._local:
             raise Forbidden("dead letters are open beyond loopback with API keys alone: set INFERQ_API_KEYS")
-        if not self._names_us(headers.get("host", "")):
-            raise Forbidden("this host is none of this service's: see INFERQ_ORIGINS")
-
-    def _names_us(self, host: str) -> bool:
-        """Say whether a `Host` is loopback, whatever its port (of a tunnel, say), or that of an allowed origin."""
-        name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
-        return name.strip("[]") in LOOPBACK or any(
-            map(self._origins.allow, (f"http://{host}", f"https://{host}"))
-        )
 
     async def _chosen(self, request: Request) -> Sequence[str]:
         """Read whose letters are meant; each once, in their order."""
