@@ -117,7 +117,8 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 def _errors(operation: Operation) -> dict[str, Any]:
     """Return the answers to an operation's errors, by status; who is not let in is told so everywhere."""
-    ordered = sorted((*operation.errors, Forbidden), key=lambda kind: kind.status)
+    kinds: list[type[HttpError]] = [*operation.errors, Forbidden]
+    ordered = sorted(kinds, key=lambda kind: kind.status)
     return {
         str(status): _problem(status, list(kinds), operation)
         for status, kinds in groupby(ordered, key=lambda kind: kind.status)
