@@ -27,6 +27,7 @@ from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import ModelFolder, precision_file
 from inferq.modelspec import ModelSpec
+from inferq.plurals import counted
 
 CRASH_EXIT_CODE: Final = 66
 HANG_S: Final = 3600.0
@@ -221,7 +222,8 @@ def _checked_labels(session: OnnxSession, folder: ModelFolder) -> tuple[str, ...
     labels = folder.labels or tuple(f"LABEL_{index}" for index in range(shape[1]))
     if len(labels) != shape[1]:
         raise OperatorError(
-            f"{folder.path} gives {shape[1]} logits but its config.json names {len(labels)} labels"
+            f"{folder.path} gives {counted(shape[1], 'logit')}"
+            f" but its config.json names {counted(len(labels), 'label')}"
         )
     return labels
 

@@ -6,6 +6,7 @@
     │   ├── CallerError              the caller's fault; repeating the same call fails again
     │   │   ├── InvalidRequest       400 invalid_request
     │   │   ├── Unauthorized         401 unauthorized
+    │   │   ├── Forbidden            403 forbidden
     │   │   ├── JobNotFound          404 not_found
     │   │   ├── ModelNotFound        404 model_not_found
     │   │   ├── AlreadyFinal         409 already_final
@@ -107,6 +108,12 @@ class Unauthorized(CallerError):
     def headers(self) -> dict[str, str]:
         """The header fields of the answer: how to give a key (RFC 6750, section 3)."""
         return {**self._headers, "WWW-Authenticate": 'Bearer realm="inferq"'}
+
+
+class Forbidden(CallerError):
+    """The caller may not do this, whoever it is."""
+
+    code, status, title = "forbidden", 403, "This is not allowed"
 
 
 class JobNotFound(CallerError):

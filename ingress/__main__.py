@@ -36,6 +36,7 @@ from ingress.quota import Quotas
 from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
+from ingress.visitors import Visitors
 from ingress.waits import Waits
 from ingress.webhookdoor import WebhookDoor
 
@@ -82,6 +83,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     def endpoint(form: Form) -> SubmitEndpoint:
         return SubmitEndpoint(form, keys, idempotency, waits, counts)
 
+    origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     parts = Parts(
         infer=endpoint(Single(submits, stream_url=settings.stream_url)),
         batch=endpoint(Batch(submits, stream_url=settings.stream_url)),
@@ -89,6 +91,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         events=events,
         stats=stats,
         keys=keys,
+        visitors=Visitors(origins, host=settings.host),
         stream_url=settings.stream_url,
     )
 
@@ -100,7 +103,6 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
-    origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     letters = Letters(broker, settings.names, keys, origins, host=settings.host)
     app = make_app(parts, metrics, checks, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)

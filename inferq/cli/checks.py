@@ -14,6 +14,7 @@ from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Deployment, Endpoint, find
 from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
+from inferq.plurals import counted
 from inferq.probe import ask, reachable
 from inferq.redaction import redact
 from inferq.runfile import RunningService
@@ -153,7 +154,7 @@ async def _broker(settings: Settings) -> str:
     except InferqError as error:
         raise Wrong(f"{place}: {error}", "start that broker, or correct INFERQ_BROKER_URL") from error
     hint = "; see `inferq dead list`" if dead else ""
-    return f"{place}: {depth} jobs wait, {dead} dead letters{hint}"
+    return f"{place}: {counted(depth, 'job waits', 'jobs wait')}, {counted(dead, 'dead letter')}{hint}"
 
 
 async def _model(settings: Settings) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from inferq.cli.headway import duration
 from inferq.cli.history import Batches, Found, History, by_doubling, sparkline
 from inferq.cli.plain import printable
+from inferq.plurals import counted
 
 LEAST_WIDTH: Final = 40
 TWO_HALVES_WIDTH: Final = 76
@@ -48,7 +49,7 @@ def line(found: Found, clock: str) -> str:
     return (
         f"{clock}  {queue['depth']} waiting, {queue['dead']} dead, {queue['arrival_rate']:.1f}/s in,"
         f" {queue['drain_rate']:.1f}/s out, total p50 {_time(total.get('p50'))} ms, p99 {_time(total.get('p99'))} ms,"
-        f" {len(found['batchers'])} {'batcher' if len(found['batchers']) == 1 else 'batchers'}"
+        f" {counted(len(found['batchers']), 'batcher')}"
     )
 
 
@@ -127,8 +128,9 @@ def _counts(found: Found, batches: Batches, width: int) -> list[Text]:
     padding = batches.padding
     totals, cache = found["batches"], found["cache"]
     mishaps = (
-        f"{totals['splits']:,} splits, {totals['engine_restarts']:,} engine restarts,"
-        f" {totals['expired']:,} expired, {cache['hits']:,} same inputs"
+        f"{counted(totals['splits'], 'split', form=',')},"
+        f" {counted(totals['engine_restarts'], 'engine restart', form=',')},"
+        f" {totals['expired']:,} expired, {counted(cache['hits'], 'same input', form=',')}"
     )
     rows = [
         ("closed by", ", ".join(f"{name} {count:,}" for name, count in reasons) or "-"),

@@ -12,6 +12,7 @@ from inferq.errors import (
     BodyTooLarge,
     DeadlineUnreachable,
     FieldError,
+    Forbidden,
     HttpError,
     IdempotencyMismatch,
     InvalidRequest,
@@ -78,6 +79,7 @@ _CANCELLED: Final = {
 ERRORS: Final[tuple[HttpError, ...]] = (
     InvalidRequest("text " + ALLOWED["text"], errors=[FieldError(pointer="/text", detail=ALLOWED["text"])]),
     Unauthorized("give an API key: Authorization: Bearer <key>"),
+    Forbidden("a page of another origin may not do this"),
     JobNotFound("no job has this id, or its record has expired"),
     ModelNotFound("this service runs the model 'builtin' alone"),
     AlreadyFinal("the job is done already, and stays so"),
