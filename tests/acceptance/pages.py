@@ -10,7 +10,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 # Why a block is not run, as the comment before it says, and what must stand in the block for that to be true.
 REASONS: Final = {
-    "needs the network": r"git clone",
+    "needs the network": r"git clone|bin/pip install",
     "needs Docker": r"^ *docker ",
     "takes minutes": r"^bash scripts/benchmark\.sh|-m loadgen (?:sweep|cache|--cache-test)",
     "needs servers of yours": r"INFERQ_(?:REDIS|BROKER)_URL=\w+://[\w.]+\.internal",
@@ -68,7 +68,9 @@ class Block:
         for line in self.text.splitlines():
             comment = _SAID.search(line)
             code = line[: comment.start()] if comment else line
-            said += [Said(statuses=frozenset({200, 202, 204}))] * len(re.findall(r"\bcurl ", code))
+            said += [Said(statuses=frozenset({200, 202, 204}))] * len(
+                re.findall(r"(?<!command )\bcurl ", code)
+            )
             if comment and said:
                 statuses = frozenset(int(status) for status in re.findall(r"\b\d{3}\b", comment["said"]))
                 said[-1] = Said(statuses=statuses, body=comment["body"] or "")

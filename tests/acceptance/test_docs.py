@@ -8,6 +8,7 @@ another, and the rest of the page talks to that one.
 import asyncio
 import dataclasses
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -17,30 +18,31 @@ import pytest
 
 from inferq.ports import LOOPBACK
 from tests.acceptance.conftest import SIMULATED
-from tests.acceptance.pages import KINDS, REASONS, Block, agrees, blocks, fences, holds, kinds, pages, text_of
+from tests.acceptance.pages import ROOT, Block, agrees, blocks, fences, holds, pages, text_of
 from tests.acceptance.running import Up, command, environ
 from tests.support import eventually
 
 # What the pages say, and where it is in truth, is put right in `_here` alone.
-API, NOTIFIER, RECEIVER_PORT = "localhost:8080", "localhost:8081", "9000"
+API, NOTIFIER, BATCHER, RECEIVER_PORT = "localhost:8080", "localhost:8081", "localhost:8082", "9000"
 RECEIVER = f"{LOOPBACK}:{RECEIVER_PORT}"
 LONGEST_S = 60.0
-# Written by the benchmarks, with the command that was given.
-REPORTS = [page for page in pages() if re.fullmatch(r"docs/benchmarks/(?!README).*", page)]
 PAGES = [page for page in pages() if any(blocks(page))]
-# Each answer's status is told, apart from what is printed. The page's variables are kept for its next block,
-# which may be beside another pipeline.
+# The page's variables and functions are kept for its next block, which may be beside another pipeline.
 # A pipe fails where any part of it does, or a broken command before `| grep` might pass.
 _SH = ("bash", "--posix", "-euo", "pipefail", "-c")
-_SHELL = """curl() { command curl -w '%{stderr}status %{http_code}\\n' "$@"; }
-set -a; set -- "$INFERQ_URL" "$XDG_STATE_HOME"; if [ -f "$VARIABLES" ]; then . "$VARIABLES"; fi
+_SHELL = """set -a; set -- "$INFERQ_URL" "$XDG_STATE_HOME"; if [ -f "$KEPT" ]; then . "$KEPT"; fi
 INFERQ_URL=$1; XDG_STATE_HOME=$2; shift 2
 """
-_COMMAND = re.compile(
-    r"^ *(?:[$#>] |(?:\S*/)?(?:make|curl|git|pip|docker|sh|bash|python3?|export|cd|inferq|INFERQ_\w+=\S*) )",
-    re.MULTILINE,
-)
-_KEEP = '\nexport -p > "$VARIABLES"\n'
+# Each answer's status is told, apart from what is printed.
+_CURL = """#!/bin/bash
+given=()
+while (($#)); do
+  if [[ $1 == -w ]]; then printed=$2; shift; else given+=("$1"); fi
+  shift
+done
+exec {curl} "${given[@]}" -w "$printed%{stderr}status %{http_code}\\n"
+"""
+_KEEP = '\n{ export -p; declare -f; } > "$KEPT"\n'
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +68,26 @@ def up(tmp_path_factory: pytest.TempPathFactory, receiver_port: int) -> Iterator
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    """The reader's folder, in which the commands are where the pages have them."""
-    folder = tmp_path / "folder"
+    """The reader's folder, in which the commands are where the pages have them; what is ours lies beside it."""
+    folder, curl = tmp_path / "folder", tmp_path / "bin" / "curl"
     folder.mkdir()
     (folder / ".venv").symlink_to(sys.prefix)
+    curl.parent.mkdir()
+    curl.write_text(_CURL.replace("{curl}", shutil.which("curl") or "curl"))
+    curl.chmod(0o700)
     return folder
 
 
 def _environ(up: Up, folder: Path) -> dict[str, str]:
     """Return the reader's environment, in which the commands' own state folder is the pipeline's."""
-    home = folder / f".state-{up.api.rpartition(':')[2]}"
+    beside = folder.parent
+    home = beside / f"state-{up.api.rpartition(':')[2]}"
     if not home.exists():
         home.mkdir()
         (home / "inferq").symlink_to(up.state_dir)
-    known = {"XDG_STATE_HOME": str(home), "VARIABLES": str(folder / ".variables")}
-    return environ({"url": up.api}) | known
+    inherited = environ({"url": up.api})
+    known = {"XDG_STATE_HOME": str(home), "KEPT": str(beside / "kept")}
+    return inherited | known | {"PATH": f"{beside / 'bin'}:{inherited['PATH']}"}
 
 
 async def _run(*argv: str, up: Up, folder: Path) -> tuple[str, str]:
@@ -108,6 +115,7 @@ def _places(up: Up) -> dict[str, str]:
     return {
         API: up.api.removeprefix("http://"),
         NOTIFIER: up.push.removeprefix("ws://"),
+        BATCHER: up.services["batcher-1"].removeprefix("http://"),
         "127.0.0.1:8080": up.api.removeprefix("http://"),
         "127.0.0.1:8081": up.push.removeprefix("ws://"),
     }
@@ -156,50 +164,27 @@ async def test_the_commands_of_a_page_work(up: Up, page: str, scratch: Path) -> 
             elif settings:
                 assert own is None, f"{page} starts two pipelines"
                 given = {name: _from(scratch, value) for name, value in settings.items()}
-                own = Up(scratch / "pipeline", {"model": SIMULATED, **given})
+                own = Up(scratch.parent / "pipeline", {"model": SIMULATED, **given})
                 own.start()
     finally:
         if own is not None:
             own.stop()
+    assert await _untracked(scratch) == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_what_is_not_run_says_why(page: str) -> None:
-    """In a comment before the block, with a reason that is on the list and true of it."""
-    for block in blocks(page):
-        if block.reason is not None:
-            assert block.reason in REASONS, f"{page}:{block.line}"
-            assert re.search(REASONS[block.reason], block.text, re.M), f"{page}:{block.line} could be run"
-            assert block.starts is None, f"{page}:{block.line} is a pipeline that the tests start"
-
-
-@pytest.mark.parametrize("page", PAGES)
-async def test_a_block_of_commands_is_shell(page: str) -> None:
-    """Any shell of a reader's takes it: no other is needed, and no quote is left open, also in what is not run."""
-    for block in blocks(page):
-        if block.kind == "sh":
-            checked = await asyncio.create_subprocess_exec("sh", "-nc", block.text)
-            assert await checked.wait() == 0, f"{page}:{block.line}"
-
-
-def test_most_commands_are_run() -> None:
-    """A mark is an exception, no reason is kept in stock, and no mark stands but before a block of commands."""
-    every = [block for page in PAGES for block in blocks(page)]
-    marked = [block for block in every if block.reason is not None]
-    assert len(every) > 30
-    assert len(marked) * 4 <= len(every)
-    assert {block.reason for block in marked} == set(REASONS)
-    assert sum(text_of(page).count("<!-- not run") for page in pages()) == len(marked)
-
-
-def test_what_is_shown_has_to_come_out() -> None:
-    """Numbers and identities may differ, and what is left out; nothing else."""
-    assert agrees('{"job_id":"0f","seq":5}', '{"job_id":"…","seq":3}')
-    assert agrees("POSITIVE 0.9 I loved it\n", "POSITIVE  0.9951  I …")
-    assert not agrees('{"job_id":"0f"}', '{"job_id":"…","seq":3}')
-    assert not agrees("NEGATIVE", "POSITIVE")
-    assert not agrees("POSITIVE\nNEGATIVE\n", "POSITIVE")
-    assert holds("POSITIVE\nNEGATIVE\n", "NEGATIVE")
+async def _untracked(folder: Path) -> list[str]:
+    """Return what git would take up of a reader's folder, were it the clone."""
+    (folder / ".venv").unlink()
+    shutil.copy(ROOT / ".gitignore", folder.parent / "ignored")
+    found = b""
+    for argv in (
+        ("init", "-q"),
+        ("-c", f"core.excludesFile={folder.parent / 'ignored'}", "status", "--porcelain"),
+    ):
+        git = await asyncio.create_subprocess_exec("git", *argv, cwd=folder, stdout=asyncio.subprocess.PIPE)
+        found, _ = await git.communicate()
+        assert git.returncode == 0, argv
+    return found.decode().splitlines()
 
 
 @pytest.mark.parametrize(
@@ -234,24 +219,6 @@ async def test_the_readme_shows_what_a_demo_prints() -> None:
             assert holds(ended.err, step), ended.err
 
 
-def test_a_comment_says_what_its_request_is_answered() -> None:
-    """The one above it or before it on the line; a request without one is to succeed."""
-    text = "curl a\ncurl b   # 200 or 409, says somebody\nx=$(curl c | head -1)\n# 404 {…}\n"
-    block = Block(page="", line=1, kind="sh", text=text, reason=None, shown=None)
-    assert [sorted(said.statuses) for said in block.said] == [[200, 202, 204], [200, 409], [404]]
-    assert block.said[2].body == "{…}"
-    assert block.starts is None
-
-
-@pytest.mark.parametrize("page", [page for page in pages() if page not in REPORTS])
-def test_no_command_hides_in_another_block(page: str) -> None:
-    """A block that is not `sh` is no command, on no line; reports of benchmarks show theirs as they were given."""
-    assert set(kinds(page)) <= KINDS
-    for kind in KINDS - {"sh", "python"}:
-        for text in fences(page, kind):
-            assert not _COMMAND.search(text), f"{page}: {text}"
-
-
 async def test_the_receiver_of_the_page_proves_what_it_is_sent(
     up: Up, receiver_port: int, scratch: Path
 ) -> None:
@@ -260,7 +227,8 @@ async def test_the_receiver_of_the_page_proves_what_it_is_sent(
     (block,) = [block for block in blocks("docs/webhooks.md") if block.reason is not None]
     start, receive, submit = block.text.replace(RECEIVER, f"{LOOPBACK}:{receiver_port}").splitlines()
     assert start == f"INFERQ_WEBHOOK_HOSTS={up.settings['INFERQ_WEBHOOK_HOSTS']} make run"
-    (scratch / "receiver.py").write_text(program.replace(RECEIVER_PORT, str(receiver_port)))
+    (scratch / "build").mkdir()
+    (scratch / "build" / "receiver.py").write_text(program.replace(RECEIVER_PORT, str(receiver_port)))
     running = await asyncio.create_subprocess_exec(
         *(*_SH, f"exec {receive}"),
         cwd=scratch,

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import typer
 
+from batcher.policy import CloseReason
 from inferq.cli.app import app
 from inferq.options import OPTIONS
 from inferq.settings import PLANNED
 from ingress.description.document import document
+from ingress.description.meanings import FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -137,6 +139,14 @@ def test_the_table_of_errors_is_whole() -> None:
     described = _problems(document())
     assert len(described) > 12
     assert described - told == set()
+
+
+def test_every_reason_to_close_a_batch_is_told() -> None:
+    """docs/concepts.md has what a record may show, and what the API's description names besides."""
+    table = _text("docs/concepts.md").partition("### Why a batch closed")[2].partition("\n\n**")[0]
+    told = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) - {"close_reason"}
+    named = set(re.findall(r"`(\w+)`", FIELDS["BatchInfo"]["close_reason"]))
+    assert set(CloseReason) <= told == named
 
 
 def test_the_index_has_every_page() -> None:
