@@ -121,9 +121,23 @@ def test_images_are_arguments_with_a_version() -> None:
     dockerfile = _text("deploy/Dockerfile")
     arguments = dict(re.findall(r"^ARG ([A-Z_]+_IMAGE)=(\S+)$", dockerfile, re.MULTILINE))
     assert all(f":-{image}}}" in text for image in arguments.values())
-    stages = set(re.findall(r" AS (\S+)$", dockerfile, re.MULTILINE))
+    stages = {"scratch", *re.findall(r" AS (\S+)$", dockerfile, re.MULTILINE)}
     for base in re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE):
         assert base in stages or base in {f"${{{name}}}" for name in arguments}
+
+
+def test_each_image_has_the_runtime_of_its_lock() -> None:
+    """The one for GPUs has what its lock's runtime is built for: CUDA 13 from 1.28 on; never both runtimes."""
+    dockerfile = _text("deploy/Dockerfile")
+    installed = re.findall(r"--requirement /wheels/(\S+)", dockerfile)
+    assert installed == ["requirements.lock", "requirements-gpu.lock"]
+    assert dockerfile.count("pip install") == len(installed)
+    runtimes = [set(re.findall(r"^onnxruntime\S*(?===)", _text(name), re.MULTILINE)) for name in installed]
+    assert runtimes == [{"onnxruntime"}, {"onnxruntime-gpu"}]
+    found = re.search(r"^onnxruntime-gpu==1\.(\d+)", _text("requirements-gpu.lock"), re.MULTILINE)
+    assert found is not None
+    assert int(found[1]) >= 28
+    assert re.search(r"^ARG CUDA_IMAGE=nvidia/cuda:13\.\S+-cudnn-runtime-", dockerfile, re.MULTILINE)
 
 
 def test_an_image_runs_its_service_itself_and_not_as_root() -> None:
