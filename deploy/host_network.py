@@ -26,6 +26,8 @@ def main() -> None:
         service.pop("ports", None)
         service.pop("hostname", None)
         service["network_mode"] = "host"
+        if "build" in service:
+            service["build"]["network"] = "host"
         service["extra_hosts"] = [f"{one}:{LOOPBACK}" for one in ("rabbitmq", "redis", "ingress")]
         if name == "rabbitmq":
             service["environment"].update(RABBITMQ)

@@ -109,6 +109,22 @@ def test_there_may_be_several_batchers() -> None:
     assert batcher["deploy"] == {"replicas": 1}
 
 
+def test_each_image_is_built_by_one_service() -> None:
+    """Two builds of one name are two images, and what has the first is made anew by the next `up`."""
+    built = {name: one["image"] for name, one in SERVICES.items() if "build" in one}
+    assert built == {"ingress": "inferq:local", "batcher-gpu": "inferq:local-gpu"}
+    assert {SERVICES[name]["image"] for name in (*OURS, "loadgen")} == {"inferq:local"}
+    assert [SERVICES[name]["build"]["target"] for name in built] == ["cpu", "gpu"]
+
+
+def test_the_load_generator_follows_what_it_can_reach() -> None:
+    """The notifier's address is the one for outside, so jobs are followed by their records; a GPU alone will do."""
+    service = SERVICES["loadgen"]
+    follow = service["command"].index("--follow")
+    assert service["command"][follow + 1] == "records"
+    assert set(service["depends_on"]) == {"ingress"}
+
+
 def test_images_are_arguments_with_a_version() -> None:
     """What is not ours is named once, with a version, and can be pinned by digest from outside."""
     text = _text("compose.yaml")
