@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,30 @@ def test_secrets_are_made_once_and_closed_to_others(secrets: Path) -> None:
     _make_secrets(secrets)
     after = {one.name: one.read_bytes() for one in secrets.iterdir()}
     assert {name for name in before if before[name] != after[name]} == {"redis_url", "redis_conf"}
+
+
+def test_on_the_hosts_network_everything_stays_on_loopback(tmp_path: Path) -> None:
+    """Where containers share the network of the host, each server of theirs is told to listen on 127.0.0.1 alone."""
+    script = ROOT / "deploy" / "host_network.py"
+    done = subprocess.run(
+        [sys.executable, script, tmp_path],
+        input=_text("compose.yaml"),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    services = yaml.safe_load(done.stdout)["services"]
+    assert services.keys() == SERVICES.keys()
+    for name, service in services.items():
+        assert service["network_mode"] == "host"
+        assert "ports" not in service
+        if name in OURS:
+            assert service["environment"]["INFERQ_HOST"] == "127.0.0.1"
+    assert services["redis"]["command"][-2:] == ["--bind", "127.0.0.1"]
+    config = (tmp_path / "rabbitmq.conf").read_text(encoding="utf-8")
+    assert "listeners.tcp.default = 127.0.0.1:5672\n" in config
+    for plugin in ("management", "prometheus"):
+        assert f"{plugin}.tcp.ip = 127.0.0.1\n" in config
+    assert any(volume.startswith(str(tmp_path)) for volume in services["rabbitmq"]["volumes"])
