@@ -15,6 +15,7 @@ from inferq.options import OPTIONS
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("inferq", "ingress", "batcher", "notifier", "loadgen")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
+GPU_LOCK = "requirements-gpu.lock"
 PEERS_LOCK = "requirements-peers.lock"
 SAME_FOR_PEERS = ("numpy", "onnxruntime", "starlette", "tokenizers", "uvicorn", "uvloop")
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^ ;\\]+)", re.MULTILINE)
@@ -49,7 +50,7 @@ def test_the_page_of_settings_is_current() -> None:
         assert f"| `{option.variable}` |" in page
 
 
-@pytest.mark.parametrize("name", [*LOCKS, PEERS_LOCK])
+@pytest.mark.parametrize("name", [*LOCKS, GPU_LOCK, PEERS_LOCK])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     """Each pinned package has a hash; no index, host or path is named; torch is in none."""
     text = _text(name)
@@ -65,6 +66,16 @@ def test_the_locks_agree() -> None:
     """The development lock holds the other one, version by version."""
     run, dev = (_pins(name) for name in LOCKS)
     assert {package: dev.get(package) for package in run} == run
+
+
+def test_the_lock_for_gpus_differs_in_the_runtime_alone() -> None:
+    """The two runtimes overwrite each other, so each lock has its own, and all else is the same."""
+    run, gpu = _pins(LOCKS[0]), _pins(GPU_LOCK)
+    assert set(run) - set(gpu) == {"onnxruntime"}
+    assert set(gpu) - set(run) == {"onnxruntime-gpu"}
+    assert {name: version for name, version in run.items() if gpu.get(name) != version}.keys() == {
+        "onnxruntime"
+    }
 
 
 def test_peers_run_the_model_with_the_same_versions() -> None:
@@ -84,6 +95,7 @@ def test_every_dependency_is_locked() -> None:
     run, dev = (set(_pins(name)) for name in LOCKS)
     assert names(project["dependencies"] + extras["cpu"]) - run == set()
     assert names(project["dependencies"] + extras["cpu"] + extras["dev"]) - dev == set()
+    assert names(project["dependencies"] + extras["gpu"]) - set(_pins(GPU_LOCK)) == set()
 
 
 def test_pure_rooms_exist_once() -> None:
