@@ -11,6 +11,7 @@ from inferq.errors import (
     CallerError,
     DeadlineUnreachable,
     FieldError,
+    Forbidden,
     HttpError,
     IdempotencyMismatch,
     IllegalTransition,
@@ -33,6 +34,7 @@ from inferq.errors import (
 ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
     (InvalidRequest, 400, "invalid_request", False),
     (Unauthorized, 401, "unauthorized", False),
+    (Forbidden, 403, "forbidden", False),
     (JobNotFound, 404, "not_found", False),
     (ModelNotFound, 404, "model_not_found", False),
     (AlreadyFinal, 409, "already_final", False),
