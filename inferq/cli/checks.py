@@ -14,6 +14,7 @@ from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Deployment, Endpoint, find
 from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
+from inferq.installing import install_extra, pip_uninstall
 from inferq.probe import ask, reachable
 from inferq.redaction import redact
 from inferq.runfile import RunningService
@@ -176,14 +177,16 @@ async def _model(settings: Settings) -> str:
 
 async def _device(settings: Settings) -> str:
     if importlib.util.find_spec("onnxruntime") is None:
-        raise Wrong("onnxruntime is not installed", "install inferq[cpu], or inferq[gpu] for CUDA")
+        raise Wrong(
+            "onnxruntime is not installed", f"{install_extra('cpu')}, or for CUDA {install_extra('gpu')}"
+        )
     import onnxruntime
 
     cuda = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
     if settings.device == "cuda" and not cuda:
         raise Wrong(
             f"onnxruntime {onnxruntime.__version__} knows no CUDA",
-            "install inferq[gpu], or set INFERQ_DEVICE=auto",
+            f"{pip_uninstall('onnxruntime')}, then {install_extra('gpu')}, or set INFERQ_DEVICE=auto",
         )
     used = "CUDA where it works, else the CPU" if cuda and settings.device != "cpu" else "the CPU"
     return f"onnxruntime {onnxruntime.__version__} uses {used}"
