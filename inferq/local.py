@@ -18,6 +18,7 @@ from typing import Final
 
 from inferq import runfile
 from inferq.addresses import host_port
+from inferq.awaycures import away_cures
 from inferq.childprocess import inherited_env, our_child
 from inferq.errors import OperatorError, first_of
 from inferq.folderlock import FolderLock
@@ -230,6 +231,7 @@ class LocalPipeline:
             port=place.port,
             record=self._state_dir / f"{place.name}.pid",
             on_line=self._on_line,
+            cures=away_cures(self._wanted),
         )
         self._services.append(service)
         self._supervise(place.name, service)

@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from inferq.awaycures import away_cures
 from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
@@ -106,7 +107,9 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     server = make_server(app, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
-            opening = tasks.create_task(open_when_there(broker, stopping, _log))
+            opening = tasks.create_task(
+                open_when_there(broker, stopping, _log, cure=away_cures(settings)["broker"])
+            )
             background = [
                 opening,
                 tasks.create_task(_warn(store)),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from inferq.awaycures import BROKER_AWAY, REDIS_AWAY
 from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Deployment, Endpoint, find
 from inferq.durability import weaknesses
@@ -132,7 +133,7 @@ async def _redis(settings: Settings) -> str:
         async with translated("answer"):
             info: dict[str, Any] = await redis.info()
     except InferqError as error:
-        raise Wrong(f"{place}: {error}", "start that Redis, or correct INFERQ_REDIS_URL") from error
+        raise Wrong(f"{place}: {error}", REDIS_AWAY) from error
     finally:
         await redis.aclose()
     for weakness in weaknesses(info):
@@ -152,7 +153,7 @@ async def _broker(settings: Settings) -> str:
     except OperatorError:
         raise
     except InferqError as error:
-        raise Wrong(f"{place}: {error}", "start that broker, or correct INFERQ_BROKER_URL") from error
+        raise Wrong(f"{place}: {error}", BROKER_AWAY) from error
     hint = "; see `inferq dead list`" if dead else ""
     return f"{place}: {depth} jobs wait, {dead} dead letters{hint}"
 

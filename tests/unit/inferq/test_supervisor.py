@@ -53,6 +53,7 @@ class Watched:
             port=port,
             record=folder / "service.pid",
             on_line=lambda _, line: self.lines.append(line),
+            cures={"broker": "start the broker", "redis": "start Redis"},
         )
 
     def make_ready(self) -> None:
@@ -227,9 +228,9 @@ async def test_a_minute_of_life_makes_the_next_wait_short_again() -> None:
 
 
 async def test_a_child_that_is_not_ready_says_why(service: Watched) -> None:
-    """Past the deadline the refusal names what the child lacked."""
+    """Past the deadline the refusal names what the child lacked, and the cure where one is known."""
     await service.child.start()
-    with pytest.raises(OperatorError, match=r"^service was not ready within 2 s: redis: away$"):
+    with pytest.raises(OperatorError, match=r"^service was not ready within 2 s: redis: away: start Redis$"):
         await service.child.ready(2, service.said.append)
 
 
