@@ -144,16 +144,23 @@ async def _redis(settings: Settings) -> str:
 
 
 async def _broker(settings: Settings) -> str:
-    from inferq.cli.servers import open_broker
+    from inferq.cli.servers import open_store_and_broker
+    from inferq.strays import strays
 
     place = redact(settings.broker_url)
     try:
-        async with open_broker(settings) as broker:
+        async with open_store_and_broker(settings) as (store, broker):
             depth, dead = await broker.depth(), await broker.dead_count()
+            stray = await strays(store, broker)
     except OperatorError:
         raise
     except InferqError as error:
         raise Wrong(f"{place}: {error}", BROKER_AWAY) from error
+    if stray:
+        raise Wrong(
+            f"{place}: {len(stray)} open jobs are in none of its queues, such as {stray[0]}",
+            "the ingress publishes them again within a minute; was INFERQ_BROKER_URL changed while jobs waited?",
+        )
     hint = "; see `inferq dead list`" if dead else ""
     return f"{place}: {depth} jobs wait, {dead} dead letters{hint}"
 
