@@ -17,6 +17,7 @@ from batcher.assembly import Assembly, assemble, make_engine
 from batcher.engine import Engine
 from batcher.tally import Tally
 from batcher.tokenizer import TextTokenizer, open_tokenizer
+from inferq.awaycures import away_cures
 from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
@@ -29,6 +30,7 @@ from inferq.modelspec import parse
 from inferq.redis import connect
 from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
+from inferq.sparsely import Sparsely
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 
@@ -107,16 +109,18 @@ class Service:
         """Begin to take jobs, trying until the broker is there."""
         assert self._assembly is not None, "the model is loaded first"
         worker = self._assembly.worker
-        await open_when_there(self._broker, self._stopping, _log)
+        cure = away_cures(self._settings)["broker"]
+        await open_when_there(self._broker, self._stopping, _log, cure=cure)
         names = self._settings.names
-        backoff = Backoff()
+        backoff, telling, clock_s = Backoff(), Sparsely(), asyncio.get_running_loop().time
         while True:
             try:
                 self._consumer = await self._broker.consume(
                     names.queues(), self._settings.prefetch, self._id, worker.deliver
                 )
             except Unavailable as error:
-                _log.warning("batcher.broker_away", error=error.detail)
+                if telling.due(clock_s()):
+                    _log.warning("batcher.broker_away", error=error.detail, cure=cure)
                 await asyncio.sleep(backoff.next_s())
             else:
                 worker.attach(self._consumer)

@@ -43,6 +43,8 @@ _SIZES: Final = (1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 256)
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # What structlog gives several lines.
 _BLOCKS: Final = ("exception", "stack")
+# How aiormq's lines begin that come, as errors, with every failed try and every connection that the broker closes.
+_OF_CONNECTIONS: Final = ("error when creating transport", "Unexpected connection close from remote")
 
 
 def configure_logs(*, service: str, level: str, style: str) -> None:
@@ -101,6 +103,12 @@ def configure_logs(*, service: str, level: str, style: str) -> None:
         "huggingface_hub",
     ):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("aiormq.connection").addFilter(_untold_elsewhere)
+
+
+def _untold_elsewhere(record: logging.LogRecord) -> bool:
+    """Say whether a line of the AMQP library tells more than that a connection failed, which we tell ourselves."""
+    return not str(record.msg).startswith(_OF_CONNECTIONS)
 
 
 def _named(service: str) -> structlog.types.Processor:

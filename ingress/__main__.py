@@ -3,13 +3,15 @@
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
+from inferq.awaycures import away_cures
 from inferq.background import end
 from inferq.backoff import Backoff
-from inferq.broker import make_broker, open_when_there
+from inferq.broker import Broker, make_broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.heartbeats import CacheTotals
@@ -21,6 +23,7 @@ from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
+from inferq.strays import strays
 from inferq.telemetry import Metrics
 from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
@@ -108,10 +111,13 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     server = make_server(app, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
-            opening = tasks.create_task(open_when_there(broker, stopping, _log))
+            opening = tasks.create_task(
+                open_when_there(broker, stopping, _log, cure=away_cures(settings)["broker"])
+            )
             background = [
                 opening,
                 tasks.create_task(_warn(store)),
+                tasks.create_task(_fetch_strays(store, broker, opening)),
                 tasks.create_task(keys.watch()),
                 tasks.create_task(feed.run()),
                 tasks.create_task(_dismiss(stopping, waits, events)),
@@ -167,6 +173,17 @@ async def _warn(store: Store) -> None:
             for weakness in found:
                 _log.warning("ingress.redis_may_lose_jobs", detail=weakness.detail, cure=weakness.cure)
             return
+
+
+async def _fetch_strays(store: Store, broker: Broker, opening: asyncio.Task[None]) -> None:
+    """Tell of jobs that no queue of this broker holds, once it is open, and have the sweeper look at them at once."""
+    await asyncio.wait({opening})
+    with suppress(Unavailable):
+        found = await strays(store, broker)
+        if found:
+            detail = "the sweeper publishes them again; was INFERQ_BROKER_URL changed while jobs waited?"
+            _log.warning("ingress.jobs_in_no_queue", jobs=len(found), first=found[0], detail=detail)
+            await store.look_again(dict.fromkeys(found, 0.0))
 
 
 if __name__ == "__main__":

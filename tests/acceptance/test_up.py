@@ -207,7 +207,9 @@ async def test_a_state_folder_has_one_user(pipeline: Up) -> None:
     )
     assert ended.code == 2
     place = f"the folder {pipeline.state_dir} is in use by process {pipeline.run_file['pid']}"
-    assert re.fullmatch(f"inferq: {re.escape(place)}; stop .+ choose another folder\n", ended.err), ended.err
+    assert re.fullmatch(
+        f"inferq: {re.escape(place)}; stop it or choose another folder with --state\n", ended.err
+    ), ended.err
     assert await pipeline.ready()
 
 
