@@ -11,12 +11,13 @@ from typing import Any, Final
 from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, NoScriptError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from inferq.errors import Unavailable
+from inferq.errors import OperatorError, Unavailable, first_line
 from inferq.pipeline import Pipeline
+from inferq.redaction import redact
 from inferq.scripts import Script
 
 # Together with a broker's confirm these stay under the two seconds within which a submit is answered.
@@ -85,6 +86,25 @@ class Client(Redis):
 def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Client:
     """Make a client; nothing is sent before the first command."""
     return Client(url, reply_timeout_s=reply_timeout_s)
+
+
+async def check_login(url: str) -> None:
+    """Say at the start what no trying again would mend; a Redis that is away is not waited for.
+
+    Raises:
+        OperatorError: Redis refuses the user or password of the URL.
+    """
+    client = connect(url)
+    try:
+        await client.commands.call("PING")
+    except AuthenticationError as error:
+        raise OperatorError(
+            f"INFERQ_REDIS_URL: {redact(url)} refuses its user or password ({first_line(error)}): correct them"
+        ) from error
+    except (RedisError, OSError, TimeoutError):
+        pass
+    finally:
+        await client.aclose()
 
 
 def connect_waiting(url: str, *, reply_timeout_s: float) -> Redis:
