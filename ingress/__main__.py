@@ -26,6 +26,7 @@ from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
+from ingress.circuits import Circuits
 from ingress.events import Events
 from ingress.idempotency import Idempotency
 from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
@@ -57,11 +58,17 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     identity = process_id()
     # Who holds a probe port is alone in holding it.
     metrics = Metrics(identity=str(settings.probe_port or ""))
-    redis = connect(settings.redis_url)
-    store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
+    circuits = Circuits(
+        settings.breaker_limits, metrics, broker_apart=settings.broker_url != settings.redis_url
+    )
+    # What nobody asked for goes beside the breaker: it sees whether Redis is there.
+    beside_redis = connect(settings.redis_url)
+    redis = connect(settings.redis_url, gate=circuits.redis)
+    ttls = {"job_ttl_s": settings.job_ttl_s, "result_ttl_s": settings.result_ttl_s}
+    beside_store, store = (Store(client, settings.names, **ttls) for client in (beside_redis, redis))
     broker = make_broker(settings, store)
     keys = KeyRing.of(settings)
-    stats = Stats(broker, store, metrics, process_id=identity)
+    stats = Stats(broker, store, metrics, circuits, beside=beside_redis, process_id=identity)
     cache = SharedCache(store, metrics, serving=lambda: stats.served) if settings.cache == "shared" else None
     submits = Submits(
         broker,
@@ -72,11 +79,12 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         webhooks=WebhookDoor(Policy.of(settings), Outbox(redis, settings.names)),
         limit_jobs=settings.queue_limit,
         rates=lambda: stats.rates,
+        circuit=circuits.broker,
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
-    feed = Feed(store, settings.redis_url, metrics=metrics)
-    waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
+    feed = Feed(beside_store, settings.redis_url, metrics=metrics)
+    waits, events = Waits(feed, metrics, circuits.redis), Events(feed, keys, metrics, circuits.redis)
     keys.on_change(events.keys_changed)
 
     def endpoint(form: Form) -> SubmitEndpoint:
@@ -94,10 +102,11 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
 
     async def checks() -> dict[str, str]:
         try:
-            await store.ping()
+            await beside_store.ping()
         except Unavailable as error:
             return {"redis": error.detail, "broker": "unknown"}
-        return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+        found = {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+        return found | dict.fromkeys(circuits.open, "circuit open")
 
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
@@ -109,7 +118,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             opening = tasks.create_task(open_when_there(broker, stopping, _log))
             background = [
                 opening,
-                tasks.create_task(_warn(store)),
+                tasks.create_task(_warn(beside_store)),
                 tasks.create_task(keys.watch()),
                 tasks.create_task(feed.run()),
                 tasks.create_task(_dismiss(stopping, waits, events)),
@@ -120,7 +129,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
                         cache.totals if cache is not None else CacheTotals(),
                     )
                 ),
-                tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
+                tasks.create_task(Sweeper(beside_store, broker, metrics, process_id=identity).run()),
             ]
             shared = settings.ingresses > 1
             if shared:
@@ -134,6 +143,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     finally:
         await broker.close()
         await redis.aclose()
+        await beside_redis.aclose()
     _log.info("ingress.stopped")
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from batcher.assembly import assemble
 from batcher.engine import Answer, Engine
+from batcher.enginecircuit import EngineCircuit
 from batcher.tally import Tally
 from batcher.tokenizer import SimulatedTokenizer
 from batcher.wire import Load
@@ -77,6 +78,7 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    circuit: EngineCircuit
 
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
@@ -101,6 +103,11 @@ class Running:
             yield
         finally:
             os.kill(self.engine.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the engine."""
+        assert self.engine.pid is not None
+        os.kill(self.engine.pid, signal.SIGKILL)
 
     async def leave(self) -> None:
         """Stop as the service does: finish what computes, give back the rest."""
@@ -180,7 +187,9 @@ class Rig:
         engine.runs = []
         batcher_id, tally = f"b{self.batchers}", Tally(metrics)
         self.batchers += 1
-        assembly = await assemble(settings, engine, _tokenizer, self.store, tally, batcher_id=batcher_id)
+        assembly = await assemble(
+            settings, engine, _tokenizer, self.store, tally, metrics, batcher_id=batcher_id
+        )
         # The warm-up's are not the jobs'.
         engine.runs.clear()
         worker = assembly.worker
@@ -191,7 +200,13 @@ class Rig:
         working = asyncio.create_task(worker.run())
         try:
             yield Running(
-                worker=worker, engine=engine, consumer=consumer, working=working, tally=tally, metrics=metrics
+                worker=worker,
+                engine=engine,
+                consumer=consumer,
+                working=working,
+                tally=tally,
+                metrics=metrics,
+                circuit=assembly.circuit,
             )
         finally:
             worker.stop()
