@@ -175,7 +175,7 @@ class CircuitOpen(Unavailable):
 
     code, title = "circuit_open", "The service is given a rest"
 
-    def __init__(self, detail: str, *, retry_after_s: int, begun: bool) -> None:
+    def __init__(self, detail: str, *, retry_after_s: int = 1, begun: bool = True) -> None:
         super().__init__(detail, retry_after_s=retry_after_s)
         self.begun = begun
 

@@ -127,6 +127,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
                         lambda: submits.queued_jobs,
                         lambda: submits.gate.jobs,
                         cache.totals if cache is not None else CacheTotals(),
+                        submits.door.look,
                     )
                 ),
                 tasks.create_task(Sweeper(beside_store, broker, metrics, process_id=identity).run()),

@@ -59,11 +59,7 @@ class Circuits:
         """Return what heartbeats and statistics say of them."""
         return [circuit.figures() for circuit in self.all]
 
-    def look(self, *, redis_answers: bool, broker_ready: bool) -> None:
-        """Take note of what was seen beside them, and bring their metrics up to date; to be called once a second."""
-        if redis_answers:
-            self.redis.sign_of_life()
-        if self.broker is not None and broker_ready:
-            self.broker.sign_of_life()
+    def tell(self) -> None:
+        """Bring their metrics up to date; to be called once a second."""
         for circuit in self.all:
             circuit.tell()

@@ -121,7 +121,11 @@ class Stats:
         return self._served
 
     async def run(
-        self, queued_jobs: Callable[[], int], under_way_jobs: Callable[[], int], cache: CacheTotals
+        self,
+        queued_jobs: Callable[[], int],
+        under_way_jobs: Callable[[], int],
+        cache: CacheTotals,
+        look_at_broker: Callable[[], None],
     ) -> None:
         """Beat for ever, telling of this ingress's own jobs and lookups; cancel to end."""
         names = self._store.names
@@ -130,10 +134,12 @@ class Stats:
                 self._seen.append((time.monotonic(), queued_jobs()))
                 # Here and not with each submit, which it would cost as much as its validation.
                 self._under_way_gauge.set(under_way_jobs())
-                answers = await self._or_debug(self._look(cache))
-                # Before the counts, which then are the tries of a breaker that this has half opened.
-                self._circuits.look(redis_answers=answers, broker_ready=self._broker.ready)
+                if await self._or_debug(self._look(cache)):
+                    # Before the counts, which then are the tries of a breaker that this has half opened.
+                    self._circuits.redis.sign_of_life()
+                look_at_broker()
                 await self._or_debug(self._count())
+                self._circuits.tell()
                 await asyncio.sleep(EVERY_S)
         finally:
             try:

@@ -76,7 +76,7 @@ class Submits:
         rates: Callable[[], Rates],
         circuit: Circuit | None = None,
     ) -> None:
-        self._door = BrokerDoor(broker, circuit)
+        self.door = BrokerDoor(broker, circuit)
         self._webhooks = webhooks
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
@@ -90,7 +90,7 @@ class Submits:
         self, request: InferRequest, caller: Caller, seed: Seed, *, cached: bool
     ) -> tuple[Birth, Standing]:
         """Accept one job; raises `HttpError`."""
-        self._door.require()
+        self.door.require()
         if wants_webhook(request, caller.webhook):
             await self._webhooks.look(caller)
         job = self._job(request, caller, seed, seed.text, cached=cached)
@@ -122,7 +122,7 @@ class Submits:
         Raises:
             HttpError: none was looked at: the quota is used up, too much is under way, or the broker has its rest.
         """
-        self._door.require()
+        self.door.require()
         outcomes: dict[int, Birth | HttpError] = {}
         jobs: dict[int, Job] = {}
         if any(not isinstance(one, HttpError) and wants_webhook(one, caller.webhook) for one in requests):
@@ -172,13 +172,13 @@ class Submits:
     async def _accept(self, job: Job, seed: Seed) -> Birth:
         """Answer the job from the cache, or put it into its queue."""
         if seed.resumed:
-            (refusal,) = await self._door.accept_many([self._origin(job, seed)], resumed=True)
+            (refusal,) = await self.door.accept_many([self._origin(job, seed)], resumed=True)
             if refusal is not None:
                 raise refusal
         elif self._cache is not None and await self._cache.answers(job):
             return Birth.ANSWER
         else:
-            await self._door.accept(self._origin(job, seed))
+            await self.door.accept(self._origin(job, seed))
         self._queued(1)
         return Birth.ACCEPT
 
@@ -199,7 +199,7 @@ class Submits:
                 del left[index]
         if not left:
             return outcomes
-        refusals = await self._door.accept_many(
+        refusals = await self.door.accept_many(
             [self._origin(job, seed) for job in left.values()], resumed=seed.resumed
         )
         for index, refusal in zip(left, refusals, strict=True):

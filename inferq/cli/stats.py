@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from inferq.cli.dashboard import line, render
+from inferq.cli.dashboard import breakers, line, render
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.history import History
@@ -128,6 +128,7 @@ def _print(found: dict[str, Any]) -> None:
         f"{batches['splits']} batches split, {batches['engine_restarts']} engines restarted,"
         f" {batches['expired']} jobs expired",
     )
+    row(made, "breakers", breakers(found) or f"all {len(found.get('breakers', []))} closed")
     for title, counts in (("sizes", batches["size_histogram"]), ("closed by", batches["close_reasons"])):
         row(made, title, ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none")
     output().print(made)
