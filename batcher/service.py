@@ -171,11 +171,11 @@ class Service:
         found = {"redis": "ok", "broker": "away", "engine": "loading"}
         if self._consumer is not None and self._consumer.ready:
             found["broker"] = "ok"
-        if self._engine is not None and self._engine.ready:
+        if self._assembly is not None and self._assembly.circuit.rests:
+            found["engine"] = "circuit open"
+        elif self._engine is not None and self._engine.ready:
             # Until it is warm nobody knows what a batch costs.
             found["engine"] = "ok" if self._assembly is not None else "warming up"
-            if self._assembly is not None and self._assembly.circuit.rests:
-                found["engine"] = "circuit open"
         elif self._assembly is not None:
             found["engine"] = "restarting"
         try:
