@@ -15,13 +15,13 @@ The canary has the lane of the run that failed: so the engine never has more run
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from batcher.engine import BatchRaised, Blame, Engine, EngineLost
+from batcher.engine import BatchRaised, Blame, EngineLost
 from inferq.background import end
 from inferq.breaker import State
 from inferq.circuit import Circuit
@@ -47,14 +47,30 @@ class Verdict(Enum):
     """The engine's, and it is not asked for a while."""
 
 
+class Runs(Protocol):
+    """An engine, as far as it is asked here; ``restart_failed`` is what it calls when it cannot be started again."""
+
+    restart_failed: Callable[[], None]
+
+    async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> object:
+        """Run a batch; raises `BatchRaised` or `EngineLost`."""
+
+
 class EngineCircuit:
-    """Judges runs for the runner. ``limit_ms`` is how long the canary may take.
+    """Judges runs for the runner. ``limit_ms`` is how long the canary may take, wide or not.
 
     ``turned`` is called when the rest begins, and when it has ended.
     """
 
-    def __init__(self, circuit: Circuit, engine: Engine, *, limit_ms: Callable[[bool], float]) -> None:
-        self._circuit, self._engine, self._limit_ms = circuit, engine, limit_ms
+    def __init__(
+        self,
+        circuit: Circuit,
+        engine: Runs,
+        *,
+        limit_ms: Callable[[bool], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._circuit, self._engine, self._limit_ms, self._sleep = circuit, engine, limit_ms, sleep
         self._judging = asyncio.Lock()
         self._rests = asyncio.Event()
         self._works = asyncio.Event()
@@ -119,7 +135,7 @@ class EngineCircuit:
         while True:
             await self._rests.wait()
             await self._quiet.wait()
-            await asyncio.sleep(self._circuit.half_open_in_s)
+            await self._sleep(self._circuit.half_open_in_s)
             ticket = self._circuit.try_enter()
             if ticket is None:
                 continue

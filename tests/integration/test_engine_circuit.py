@@ -65,7 +65,7 @@ async def test_others_take_what_a_failing_engine_cannot(
     make_rig: MakeRig, faults: FaultFile, fault: str
 ) -> None:
     """Five failures open it; with another batcher beside it everything is done there during its rest of 30 s."""
-    rig = await make_rig(max_batch_size="4")
+    rig = await make_rig(max_batch_size="4", sessions="2")
     async with rig.batcher(faults.model) as sick:
         faults.order(fault)
         jobs = await rig.submit_all([f"text {number}" for number in range(40)])
