@@ -101,6 +101,7 @@ async def assemble(
         Circuit(NAME, settings.breaker_limits, metrics),
         engine,
         limit_ms=lambda wide: patience.most_ms(planner.predicted_ms(1, len(CANARY), wide=wide)),
+        canary=CANARY[: min(loaded.max_length, tokenizer.max_length)],
     )
     worker = Worker(
         planner=planner,

@@ -28,7 +28,7 @@ from inferq.circuit import Circuit
 from inferq.heartbeats import BreakerFigures
 
 NAME: Final = "engine"
-# Like a row of a warm-up, and short enough for any model.
+# Like a row of a warm-up; a model that takes fewer tokens has fewer.
 CANARY: Final = (4,) * 8
 # How often a canary is run again because the engine died of a neighbour, before that counts against the engine.
 TRIES: Final = 3
@@ -57,7 +57,7 @@ class Runs(Protocol):
 
 
 class EngineCircuit:
-    """Judges runs for the runner. ``limit_ms`` is how long the canary may take, wide or not.
+    """Judges runs for the runner. ``limit_ms`` is how long the ``canary`` may take, wide or not.
 
     ``turned`` is called when the rest begins, and when it has ended.
     """
@@ -68,9 +68,11 @@ class EngineCircuit:
         engine: Runs,
         *,
         limit_ms: Callable[[bool], float],
+        canary: Sequence[int] = CANARY,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._circuit, self._engine, self._limit_ms, self._sleep = circuit, engine, limit_ms, sleep
+        self._canary = canary
         self._judging = asyncio.Lock()
         self._rests = asyncio.Event()
         self._works = asyncio.Event()
@@ -192,7 +194,7 @@ class EngineCircuit:
         """Run the canary and say whether the engine answered."""
         for _ in range(TRIES):
             try:
-                await self._engine.run([CANARY], timeout_ms=self._limit_ms(wide), wide=wide)
+                await self._engine.run([self._canary], timeout_ms=self._limit_ms(wide), wide=wide)
             except BatchRaised:
                 return False
             except EngineLost as error:
