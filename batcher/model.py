@@ -152,9 +152,9 @@ class SimulatedModel:
         """Return made-up logits after the time that the batch takes, or carry out the faults it orders."""
         if self._spec.faults:
             ids = set(input_ids[attention_mask == 1].tolist())
-            self._carry_out(
-                {word for word, order in FAULT_IDS.items() if order in ids} | _ordered(self._spec)
-            )
+            orders = {word for word, order in FAULT_IDS.items() if order in ids}
+            self._carry_out(orders, "a text of this batch orders a failure")
+            self._carry_out(_ordered(self._spec), "the file of faults orders a failure")
         time.sleep((self._spec.tau0_ms + self._spec.alpha_ms * len(input_ids)) / 1000)
         logits = np.empty((len(input_ids), 2), dtype=np.float32)
         for index, (ids, mask) in enumerate(zip(input_ids, attention_mask, strict=True)):
@@ -166,13 +166,13 @@ class SimulatedModel:
     def arrange(self, layout: Layout) -> None:
         """Take any layout: a run that sleeps needs nothing."""
 
-    def _carry_out(self, orders: set[str]) -> None:
+    def _carry_out(self, orders: set[str], why: str) -> None:
         if "crash" in orders:
             os._exit(CRASH_EXIT_CODE)
         if "hang" in orders:
             time.sleep(HANG_S)
         if "raise" in orders:
-            raise RuntimeError("a text of this batch, or the file of faults, orders a failure")
+            raise RuntimeError(why)
 
 
 def load(

@@ -17,7 +17,7 @@ import pytest
 
 from batcher.assembly import assemble
 from batcher.engine import Answer, Engine
-from batcher.enginecircuit import EngineCircuit
+from batcher.enginecircuit import CANARY, EngineCircuit
 from batcher.tally import Tally
 from batcher.tokenizer import SimulatedTokenizer
 from batcher.wire import Load
@@ -54,12 +54,16 @@ class Run:
 
 
 class NotingEngine(Engine):
-    """An engine that notes what it runs, in order."""
+    """An engine that notes what it runs, in order; canaries, which are no jobs', apart."""
 
     runs: list[Run]
+    canaries: int
 
     async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
         """Note a batch, and run it."""
+        if list(rows) == [CANARY]:
+            self.canaries += 1
+            return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
         self.runs.append(Run(rows=[tuple(row) for row in rows], timeout_ms=timeout_ms))
         return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
 
@@ -184,7 +188,7 @@ class Rig:
         engine = NotingEngine(
             Load(spec=model, folder=None, device="cpu", precision="fp32"), pad_id=_tokenizer.pad_id
         )
-        engine.runs = []
+        engine.runs, engine.canaries = [], 0
         batcher_id, tally = f"b{self.batchers}", Tally(metrics)
         self.batchers += 1
         assembly = await assemble(
@@ -192,6 +196,7 @@ class Rig:
         )
         # The warm-up's are not the jobs'.
         engine.runs.clear()
+        engine.canaries = 0
         worker = assembly.worker
         consumer = await self.broker.consume(
             settings.names.queues(), settings.prefetch, batcher_id, worker.deliver

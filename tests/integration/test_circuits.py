@@ -43,11 +43,15 @@ async def open_one(client: httpx.AsyncClient, name: str) -> dict[str, Any]:
 
 async def at_once(client: httpx.AsyncClient, method: str, path: str, **options: Any) -> None:
     """Check that a request is refused by the breaker, at once and with when to come back."""
-    begun = time.monotonic()
-    response = await client.request(method, path, **options)
-    assert time.monotonic() - begun < AT_ONCE_S, path
-    problem(response, 503, "circuit_open")
-    assert 1 <= int(response.headers["retry-after"]) <= 30, path
+    took_s = []
+    # The fastest of three, as a busy machine may hold one up.
+    for _ in range(3):
+        begun = time.monotonic()
+        response = await client.request(method, path, **options)
+        took_s.append(time.monotonic() - begun)
+        problem(response, 503, "circuit_open")
+        assert 1 <= int(response.headers["retry-after"]) <= 30, path
+    assert min(took_s) < AT_ONCE_S, path
 
 
 @pytest.mark.parametrize("way", ["cut", "freeze"])
