@@ -56,7 +56,7 @@ async def test_what_redis_refuses_is_an_answer(way: Way) -> None:
 async def test_a_lost_connection_is_one_failure(way: Way) -> None:
     """However many commands it takes along; then each try to connect is one, whoever waits for it."""
     way.proxy.freeze()
-    calls = [asyncio.create_task(way.redis.ping()) for _ in range(50)]
+    calls = [asyncio.ensure_future(way.redis.ping()) for _ in range(50)]
     await eventually(lambda: way.proxy.holds_back, what="commands on their way")
     await way.proxy.cut()
     ended = await asyncio.gather(*calls, return_exceptions=True)
