@@ -96,7 +96,13 @@ class Service:
         folder, tokenizer = await beside(self._open_files)
         self._engine = make_engine(self._settings, folder, tokenizer)
         self._assembly = await assemble(
-            self._settings, self._engine, tokenizer, self._store, self._tally, batcher_id=self._id
+            self._settings,
+            self._engine,
+            tokenizer,
+            self._store,
+            self._tally,
+            self._metrics,
+            batcher_id=self._id,
         )
         about = {name: value or "" for name, value in self._about().items()}
         self._metrics.gauge("engine_info", "What the model runs on", *about).labels(**about).set(1)
@@ -169,7 +175,9 @@ class Service:
         found = {"redis": "ok", "broker": "away", "engine": "loading"}
         if self._consumer is not None and self._consumer.ready:
             found["broker"] = "ok"
-        if self._engine is not None and self._engine.ready:
+        if self._assembly is not None and self._assembly.circuit.rests:
+            found["engine"] = "circuit open"
+        elif self._engine is not None and self._engine.ready:
             # Until it is warm nobody knows what a batch costs.
             found["engine"] = "ok" if self._assembly is not None else "warming up"
         elif self._assembly is not None:
@@ -195,6 +203,8 @@ class Service:
     def _state(self) -> str:
         if self._assembly is None or self._engine is None:
             return "loading"
+        if self._assembly.circuit.rests:
+            return "resting"
         if not self._engine.ready:
             return "restarting"
         return "idle" if self._assembly.worker.idle else "busy"
@@ -222,6 +232,11 @@ class Service:
             entry.cache = CacheTotals(hits=cache.hits, misses=cache.misses)
             entry.held = self._assembly.worker.held
             entry.recent_rate = self._tally.recent_rate
+            entry.breakers = [self._assembly.circuit.figures()]
+            if self._assembly.circuit.rests:
+                # Nothing can be counted on.
+                entry.recent_rate = 0.0
+                return entry
             # What ends now is within the capacity, whatever the prediction: cached answers cost next to nothing.
             entry.capacity_rate = max(
                 self._tally.recent_rate,

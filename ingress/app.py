@@ -52,12 +52,17 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
         parts.keys.caller(the_one(request.scope["headers"]))
         return Response(await parts.stats.render(), media_type="application/json")
 
+    async def overview(request: Request) -> Response:
+        parts.keys.caller(the_one(request.scope["headers"]))
+        return Response(parts.stats.overview(), media_type="application/json")
+
     return [
         Route(INFER_PATH, parts.infer, methods=["POST"]),
         Route(BATCH_PATH, parts.batch, methods=["POST"]),
         Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
         Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
         Route("/v1/stats", statistics, methods=["GET"]),
+        Route("/stats", overview, methods=["GET"]),
         *probe_routes(metrics, checks),
         *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),
     ]

@@ -53,6 +53,16 @@ def line(found: Found, clock: str) -> str:
     )
 
 
+def breakers(found: Found) -> str:
+    """Return what is to be said of the circuit breakers; nothing when all are closed."""
+    return ", ".join(
+        f"{one['name']} of {one['node']} is {one['state'].replace('_', '-')}"
+        + (f" for {one['half_open_in_s']:.0f} s" if one["half_open_in_s"] else "")
+        for one in found.get("breakers", [])
+        if one["state"] != "closed"
+    )
+
+
 def _queue(history: History, found: Found, width: int) -> list[Text]:
     queue = found["queue"]
     rows = [
@@ -137,7 +147,11 @@ def _counts(found: Found, batches: Batches, width: int) -> list[Text]:
         ("padding", "-" if padding is None else f"{padding:.1%} of the tokens"),
         ("since start", mishaps),
     ]
-    return [_cut(Text(f"{title:<{_LABEL_WIDTH}}{shown}"), width) for title, shown in rows]
+    lines = [_cut(Text(f"{title:<{_LABEL_WIDTH}}{shown}"), width) for title, shown in rows]
+    if trouble := breakers(found):
+        shown = Text(f"{'breakers':<{_LABEL_WIDTH}}{printable(trouble)}", style="red")
+        lines.append(_cut(shown, width))
+    return lines
 
 
 def _batchers(found: Found, width: int) -> list[Text]:
@@ -165,7 +179,7 @@ def _batchers(found: Found, width: int) -> list[Text]:
 
 
 def _colour(entry: dict[str, Any]) -> str:
-    return "yellow" if entry["state"] in {"loading", "restarting"} else ""
+    return "yellow" if entry["state"] in {"loading", "restarting", "resting"} else ""
 
 
 def _time(value_ms: float | None) -> str:

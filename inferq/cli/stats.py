@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from inferq.cli.dashboard import line, render
+from inferq.cli.dashboard import breakers, line, render
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.history import History
@@ -130,6 +130,7 @@ def _print(found: dict[str, Any]) -> None:
         f" {counted(batches['engine_restarts'], 'engine')} restarted,"
         f" {counted(batches['expired'], 'job')} expired",
     )
+    row(made, "breakers", breakers(found) or f"all {len(found.get('breakers', []))} closed")
     for title, counts in (("sizes", batches["size_histogram"]), ("closed by", batches["close_reasons"])):
         row(made, title, ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none")
     output().print(made)

@@ -303,6 +303,7 @@ def test_what_is_encoded_is_valid() -> None:
             ],
             batches=BatchTotals(),
             cache=CacheTotals(),
+            breakers=[],
             latency_ms=LatencyFigures(queue_wait=timed, inference=timed, total=untimed),
         ),
     ):  # fmt: skip  # values side by side
