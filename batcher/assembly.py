@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -10,9 +11,11 @@ from batcher.burying import Undertaker
 from batcher.cache import ResultCache
 from batcher.cost import CostModel
 from batcher.engine import Engine
+from batcher.enginecircuit import CANARY, NAME, Canary, EngineCircuit
 from batcher.intake import Intake
 from batcher.item import Item
 from batcher.ledger import Ledger
+from batcher.patience import Patience
 from batcher.planner import Planner
 from batcher.policy import make_policy
 from batcher.settling import Settler
@@ -24,6 +27,7 @@ from batcher.tokenizer import TextTokenizer
 from batcher.warmup import Warmth, warm_up
 from batcher.wire import MAX_FRAME_BYTES, Load, Loaded
 from batcher.worker import Worker
+from inferq.circuit import Circuit
 from inferq.cpus import available_cpus
 from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelKind, parse
@@ -31,6 +35,7 @@ from inferq.modelsroot import served_spec
 from inferq.precision import note
 from inferq.settings import Settings
 from inferq.store import Store
+from inferq.telemetry import Metrics
 from inferq.tensors.signature import Signature, zeros
 
 # Of tensors in a batch: half of what a frame to the engine may have.
@@ -49,6 +54,7 @@ class Assembly:
     engine: Engine
     loaded: Loaded
     warmth: Warmth
+    circuit: EngineCircuit
     planner: Planner[Item]
     cache: ResultCache
     worker: Worker
@@ -60,6 +66,7 @@ async def assemble(
     reader: Reader,
     store: Store,
     tally: Tally,
+    metrics: Metrics,
     *,
     batcher_id: str,
 ) -> Assembly:
@@ -110,6 +117,14 @@ async def assemble(
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
     ledger = Ledger(store)
+    patience = Patience(timeout_ms=settings.engine_timeout_ms, hang_factor=settings.hang_factor)
+    canary, canary_length = _canary(engine, reader, loaded, warmth)
+    circuit = EngineCircuit(
+        Circuit(NAME, settings.breaker_limits, metrics),
+        engine,
+        canary=canary,
+        limit_ms=lambda wide: patience.most_ms(planner.predicted_ms(1, canary_length, wide=wide)),
+    )
     worker = Worker(
         planner=planner,
         intake=Intake(
@@ -133,11 +148,19 @@ async def assemble(
         ),
         undertaker=Undertaker(ledger, tally, batcher_id=batcher_id, max_attempts=settings.max_attempts),
         tally=tally,
-        timeout_ms=settings.engine_timeout_ms,
-        hang_factor=settings.hang_factor,
+        circuit=circuit,
+        patience=patience,
         clock=time.monotonic,
     )
-    return Assembly(engine=engine, loaded=loaded, warmth=warmth, planner=planner, cache=cache, worker=worker)
+    return Assembly(
+        engine=engine,
+        loaded=loaded,
+        warmth=warmth,
+        circuit=circuit,
+        planner=planner,
+        cache=cache,
+        worker=worker,
+    )
 
 
 def make_engine(settings: Settings, folder: ModelFolder | None, reader: Reader) -> Engine:
@@ -160,6 +183,14 @@ def _task(settings: Settings, engine: Engine, reader: Reader, loaded: Loaded) ->
     return TensorTask(
         engine, reader, max_input_bytes=settings.max_input_bytes, max_output_bytes=settings.max_output_bytes
     )
+
+
+def _canary(engine: Engine, reader: Reader, loaded: Loaded, warmth: Warmth) -> tuple[Canary, int]:
+    """Return a run that the engine has done in its warm-up, and its length."""
+    if isinstance(reader, Signature):
+        return partial(engine.run_tensors, [zeros(reader, 1, free=warmth.free)]), 1
+    row = CANARY[: min(loaded.max_length, reader.max_length)]
+    return partial(engine.run, [row]), len(row)
 
 
 def _most_rows(settings: Settings, signature: Signature) -> int:

@@ -46,6 +46,7 @@ from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import check, digest
 from inferq.modelspec import parse
+from inferq.plurals import counted
 from inferq.tensors.tensor import Tensor
 
 RECEIVE_BYTES: Final = 1 << 20
@@ -171,7 +172,7 @@ class Engine:
             return self._send(RunFailed(run_id=message.run_id, detail=detail))
         compute_ms = (time.perf_counter() - started) * 1000
         if logits.shape != (message.rows, len(model.labels)):
-            detail = f"the model gave shape {logits.shape} for {message.rows} rows"
+            detail = f"the model gave shape {logits.shape} for {counted(message.rows, 'row')}"
             return self._send(RunFailed(run_id=message.run_id, detail=detail))
         return self._send(
             Ran(

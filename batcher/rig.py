@@ -11,6 +11,7 @@ from batcher.engine import BatchRaised, Engine, EngineLost
 from batcher.grid import Shape
 from batcher.layout import Layout, LayoutRefused
 from inferq.errors import OperatorError
+from inferq.plurals import counted
 from inferq.tensors.signature import Signature, zeros
 
 # A run that takes longer would not be of use in a service.
@@ -24,10 +25,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Rig:
-    """Runs rows of one token id."""
+    """Runs rows of one token id; ``free`` is the length of tensors' free axes."""
 
-    def __init__(self, engine: Engine, token_id: int) -> None:
-        self._engine, self._token_id = engine, token_id
+    def __init__(self, engine: Engine, token_id: int, *, free: int = 1) -> None:
+        self._engine, self._token_id, self.free = engine, token_id, free
         self.opening_s = 0.0
 
     async def arrange(self, layout: Layout) -> bool:
@@ -71,8 +72,8 @@ class Rig:
             answer = await self._engine.run(ids, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
         except (BatchRaised, EngineLost) as error:
             raise OperatorError(
-                f"the model fails on {rows} x {length} tokens: {error}: see what inferq model check says, or lower"
-                " INFERQ_MAX_BATCH_TOKENS"
+                f"the model fails on {rows} x {counted(length, 'token')}: {error}:"
+                " see what inferq model check says, or lower INFERQ_MAX_BATCH_TOKENS"
             ) from error
         return answer.compute_ms
 
@@ -81,7 +82,7 @@ class TensorRig(Rig):
     """Runs zeros of the shapes that a graph states, with free axes of a length that it takes."""
 
     def __init__(self, engine: Engine, signature: Signature, free: int) -> None:
-        super().__init__(engine, 0)
+        super().__init__(engine, 0, free=free)
         self._job = zeros(signature, 1, free=free)
 
     @classmethod

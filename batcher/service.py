@@ -17,6 +17,7 @@ from batcher.assembly import Assembly, Reader, assemble, make_engine
 from batcher.engine import Engine
 from batcher.tally import Tally
 from batcher.tokenizer import open_tokenizer
+from inferq.awaycures import away_cures
 from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
@@ -30,6 +31,7 @@ from inferq.modelsroot import served_spec
 from inferq.redis import connect
 from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
+from inferq.sparsely import Sparsely
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 
@@ -95,7 +97,13 @@ class Service:
         folder, reader = await beside(self._open_files)
         self._engine = make_engine(self._settings, folder, reader)
         self._assembly = await assemble(
-            self._settings, self._engine, reader, self._store, self._tally, batcher_id=self._id
+            self._settings,
+            self._engine,
+            reader,
+            self._store,
+            self._tally,
+            self._metrics,
+            batcher_id=self._id,
         )
         about = {name: value or "" for name, value in self._about().items()}
         self._metrics.gauge("engine_info", "What the model runs on", *about).labels(**about).set(1)
@@ -110,16 +118,18 @@ class Service:
         """Begin to take jobs, trying until the broker is there."""
         assert self._assembly is not None, "the model is loaded first"
         worker = self._assembly.worker
-        await open_when_there(self._broker, self._stopping, _log)
+        cure = away_cures(self._settings)["broker"]
+        await open_when_there(self._broker, self._stopping, _log, cure=cure)
         queues = self._settings.names.queues(self._settings.served)
-        backoff = Backoff()
+        backoff, telling, clock_s = Backoff(), Sparsely(), asyncio.get_running_loop().time
         while True:
             try:
                 self._consumer = await self._broker.consume(
                     queues, self._settings.prefetch, self._id, worker.deliver
                 )
             except Unavailable as error:
-                _log.warning("batcher.broker_away", error=error.detail)
+                if telling.due(clock_s()):
+                    _log.warning("batcher.broker_away", error=error.detail, cure=cure)
                 await asyncio.sleep(backoff.next_s())
             else:
                 worker.attach(self._consumer)
@@ -168,7 +178,9 @@ class Service:
         found = {"redis": "ok", "broker": "away", "engine": "loading"}
         if self._consumer is not None and self._consumer.ready:
             found["broker"] = "ok"
-        if self._engine is not None and self._engine.ready:
+        if self._assembly is not None and self._assembly.circuit.rests:
+            found["engine"] = "circuit open"
+        elif self._engine is not None and self._engine.ready:
             # Until it is warm nobody knows what a batch costs.
             found["engine"] = "ok" if self._assembly is not None else "warming up"
         elif self._assembly is not None:
@@ -194,6 +206,8 @@ class Service:
     def _state(self) -> str:
         if self._assembly is None or self._engine is None:
             return "loading"
+        if self._assembly.circuit.rests:
+            return "resting"
         if not self._engine.ready:
             return "restarting"
         return "idle" if self._assembly.worker.idle else "busy"
@@ -221,6 +235,11 @@ class Service:
             entry.cache = CacheTotals(hits=cache.hits, misses=cache.misses)
             entry.held = self._assembly.worker.held
             entry.recent_rate = self._tally.recent_rate
+            entry.breakers = [self._assembly.circuit.figures()]
+            if self._assembly.circuit.rests:
+                # Nothing can be counted on.
+                entry.recent_rate = 0.0
+                return entry
             # What ends now is within the capacity, whatever the prediction: cached answers cost next to nothing.
             entry.capacity_rate = max(
                 self._tally.recent_rate,

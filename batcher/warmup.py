@@ -26,6 +26,7 @@ from batcher.layout import Layout, candidates, choose, unmeasured, widened
 from batcher.rig import Rig, TensorRig
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
+from inferq.plurals import counted
 from inferq.tensors.signature import Signature
 
 # Candidates are left out when opening their sessions would take longer.
@@ -52,12 +53,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Warmth:
-    """The layout that the engine now has, what batches took in it, and the texts per second of each candidate."""
+    """The layout that the engine now has, what batches took in it, and the texts per second of each candidate.
+
+    ``free`` is the length that was tried for free axes of tensors.
+    """
 
     layout: Layout
     lane: list[Sample]
     wide: list[Sample] | None
     measured: dict[Layout, float]
+    free: int
 
 
 async def warm_up(
@@ -88,22 +93,22 @@ async def warm_up(
         layout = unmeasured(sessions)
         if not await rig.arrange(layout):
             raise OperatorError(
-                f"the engine cannot run {layout.runs} batches at a time: lower INFERQ_SESSIONS"
+                f"the engine cannot run {counted(layout.runs, 'batch', 'batches')} at a time: lower INFERQ_SESSIONS"
             )
         if simulated is not None:
             lane = await _simulated_grid(rig, layout, simulated, max_rows=max_rows)
         else:
             lane = await _grid(rig, layout.runs, bounds.shapes())
-        return Warmth(layout=layout, lane=lane, wide=None, measured={})
+        return Warmth(layout=layout, lane=lane, wide=None, measured={}, free=rig.free)
     layout, grids, measured = await _best(rig, bounds, threads=threads, sessions=sessions)
     lanes = replace(layout, wide_threads=0)
     if not layout.wide_threads:
-        return Warmth(layout=layout, lane=grids[lanes], wide=None, measured=measured)
+        return Warmth(layout=layout, lane=grids[lanes], wide=None, measured=measured, free=rig.free)
     layout = await _spinning(rig, layout, (1, min(SPIN_SHAPE[1], max_length)))
     wide = None if layout.spin else grids.get(Layout(runs=1, threads=threads))
     if wide is None:
         wide = await _grid(rig, 1, bounds.shapes(), wide=True)
-    return Warmth(layout=layout, lane=grids[lanes], wide=wide, measured=measured)
+    return Warmth(layout=layout, lane=grids[lanes], wide=wide, measured=measured, free=rig.free)
 
 
 async def _best(
@@ -126,7 +131,7 @@ async def _best(
             grids[alone] = await _grid(rig, 1, bounds.shapes(), wide=True)
     if not grids:
         raise OperatorError(
-            f"no layout of {threads} threads fits in memory: lower INFERQ_SESSIONS or INFERQ_THREADS"
+            f"no layout of {counted(threads, 'thread')} fits in memory: lower INFERQ_SESSIONS or INFERQ_THREADS"
         )
     measured = {candidate: bounds.rate(candidate, grid) for candidate, grid in grids.items()}
     best = choose(measured)

@@ -43,6 +43,20 @@ class CacheTotals(msgspec.Struct, kw_only=True):
     misses: int = 0
 
 
+class BreakerFigures(msgspec.Struct, kw_only=True):
+    """A circuit breaker of a process, by what it leads to; the counts are since the process started.
+
+    ``half_open_in_s`` is how long it stays open, 0 when it is not.
+    """
+
+    name: str
+    state: str
+    failures: int
+    successes: int
+    opened: int
+    half_open_in_s: float
+
+
 class BatcherBeat(msgspec.Struct, kw_only=True):
     """A batcher: what it runs, what it holds, and how far into each queue it has seen.
 
@@ -72,15 +86,17 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     capacity_rate: float = 0.0
     latency: dict[str, dict[int, int]] = {}
     cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
+    breakers: list[BreakerFigures] = []
 
 
 class IngressBeat(msgspec.Struct, kw_only=True):
-    """An ingress: jobs queued a second, over the last ten, and its lookups in the shared cache."""
+    """An ingress: jobs queued a second, over the last ten, its lookups in the shared cache, and its breakers."""
 
     id: str
     at_ms: int
     arrival_rate: float
     cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
+    breakers: list[BreakerFigures] = []
 
 
 Beat = TypeVar("Beat", BatcherBeat, IngressBeat)

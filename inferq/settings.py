@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferq.addresses import LOOPBACK, host_port
+from inferq.breaker import Limits
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
@@ -65,6 +66,10 @@ class Settings:
     max_attempts: int
     engine_timeout_ms: int
     hang_factor: int
+    breaker_failures: int
+    breaker_open_ms: int
+    breaker_successes: int
+    breaker_probes: int
     result_ttl_s: int
     job_ttl_s: int
     batchers: int
@@ -91,6 +96,16 @@ class Settings:
     def served(self) -> str:
         """The name of the model that a batcher with these settings serves."""
         return self.serves or self.model_name
+
+    @property
+    def breaker_limits(self) -> Limits:
+        """When a circuit breaker opens and closes."""
+        return Limits(
+            failures=self.breaker_failures,
+            open_ms=self.breaker_open_ms,
+            successes=self.breaker_successes,
+            probes=self.breaker_probes,
+        )
 
     @property
     def prefetch(self) -> int:

@@ -1,22 +1,35 @@
-"""What `/v1/stats` shows: the queue, and what the living processes say of themselves."""
+"""What `/v1/stats` shows: the queue, and what the living processes say of themselves; and `/stats`, its short form."""
 
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 import structlog
 
 from inferq.broker import Broker
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, CacheTotals, IngressBeat, beat, leave, living
+from inferq.heartbeats import (
+    EVERY_S,
+    LIVES_S,
+    BatcherBeat,
+    BatchTotals,
+    BreakerFigures,
+    CacheTotals,
+    IngressBeat,
+    beat,
+    leave,
+    living,
+)
 from inferq.quantiles import added, percentile
+from inferq.redis import Client
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 from ingress.admission import Rates
 from ingress.cache import Served, served
+from ingress.circuits import Breaker, Circuits, NodeBreaker, Overview
 
 RATE_OVER_S: Final = 10.0
 NO_RATES: Final = Rates()
@@ -71,19 +84,35 @@ class Statistics(msgspec.Struct, kw_only=True):
     batches: BatchTotals
     cache: CacheTotals
     latency_ms: LatencyFigures
-    # Empty until there are breakers; the shape is stable.
-    breakers: list[dict[str, Any]] = []
+    breakers: list[Breaker]
 
 
 class Stats:
-    """Keeps the rates, beats once a second, and renders the whole on request."""
+    """Keeps the rates, beats once a second, and renders the whole on request.
 
-    def __init__(self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str) -> None:
+    ``beside`` is a way to Redis that no breaker closes: its heartbeat is what sees that Redis is back.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        metrics: Metrics,
+        circuits: Circuits,
+        *,
+        beside: Client,
+        process_id: str,
+    ) -> None:
         self._broker, self._store, self._id = broker, store, process_id
+        self._circuits, self._beside = circuits, beside
         self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
         self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
+        # Who lived at the last look, and when that was.
+        self._batchers: list[BatcherBeat] = []
+        self._ingresses: list[IngressBeat] = []
+        self._looked_ms = 0.0
         self._rates: dict[str, Rates] = {}
         self._served: dict[str, Served | None] = {}
 
@@ -101,7 +130,11 @@ class Stats:
         return set(self._rates)
 
     async def run(
-        self, queued_jobs: Callable[[], int], under_way_jobs: Callable[[], int], cache: CacheTotals
+        self,
+        queued_jobs: Callable[[], int],
+        under_way_jobs: Callable[[], int],
+        cache: CacheTotals,
+        look_at_broker: Callable[[], None],
     ) -> None:
         """Beat for ever, telling of this ingress's own jobs and lookups; cancel to end."""
         names = self._store.names
@@ -110,31 +143,35 @@ class Stats:
                 self._seen.append((time.monotonic(), queued_jobs()))
                 # Here and not with each submit, which it would cost as much as its validation.
                 self._under_way_gauge.set(under_way_jobs())
-                try:
-                    await beat(
-                        self._store.redis,
-                        names.ingresses,
-                        IngressBeat(
-                            id=self._id,
-                            at_ms=int(wall_ms()),
-                            arrival_rate=self._arrival_rate(),
-                            cache=cache,
-                        ),
-                    )
-                    beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
-                    models = {entry.model for entry in beats}
-                    self._served = {model: served(beats, model) for model in models}
-                    self._rates = {model: _rates(beats, model) for model in models}
-                    self._depth_gauge.set(await self._broker.depth())
-                    self._dead_gauge.set(await self._broker.dead_count())
-                except Unavailable as error:
-                    _log.debug("stats.beat_failed", error=str(error))
+                if await self._or_debug(self._look(cache)):
+                    # Before the counts, which then are the tries of a breaker that this has half opened.
+                    self._circuits.redis.sign_of_life()
+                look_at_broker()
+                await self._or_debug(self._count())
+                self._circuits.tell()
                 await asyncio.sleep(EVERY_S)
         finally:
             try:
-                await leave(self._store.redis, names.ingresses, self._id)
+                await leave(self._beside, names.ingresses, self._id)
             except Unavailable:
                 _log.debug("stats.leave_failed")
+
+    def overview(self) -> bytes:
+        """Return the short form as JSON, of the last look: it needs nothing, so it answers whatever is away."""
+        dead = wall_ms() - self._looked_ms > LIVES_S * 1000
+        batchers = [] if dead else self._batchers
+        return msgspec.json.encode(
+            Overview(
+                total_workers=len(batchers),
+                circuit_breakers=[
+                    NodeBreaker(node=node, state=one.state, failures=one.failures, successes=one.successes)
+                    for node, one in (
+                        *((entry.id, one) for entry in batchers for one in entry.breakers),
+                        *((f"{node}/{one.name}", one) for node, one in self._of_ingresses(self._ingresses)),
+                    )
+                ],
+            )
+        )
 
     async def render(self) -> bytes:
         """Return the statistics as JSON; raises `Unavailable`."""
@@ -174,8 +211,51 @@ class Stats:
                     inference=_percentiles(batchers, "inference"),
                     total=_percentiles(batchers, "total"),
                 ),
+                breakers=[
+                    Breaker(node=node, **msgspec.structs.asdict(one))
+                    for node, one in (
+                        *((entry.id, one) for entry in batchers for one in entry.breakers),
+                        *self._of_ingresses(ingresses),
+                    )
+                ],
             )
         )
+
+    async def _or_debug(self, work: Awaitable[None]) -> bool:
+        """Do the work and say whether it was done; what is away now is tried again in a second."""
+        try:
+            await work
+        except Unavailable as error:
+            _log.debug("stats.beat_failed", error=str(error))
+            return False
+        return True
+
+    async def _count(self) -> None:
+        self._depth_gauge.set(await self._broker.depth())
+        self._dead_gauge.set(await self._broker.dead_count())
+
+    async def _look(self, cache: CacheTotals) -> None:
+        """Tell of this ingress and read what the others say; raises `Unavailable`."""
+        names = self._store.names
+        mine = IngressBeat(
+            id=self._id,
+            at_ms=int(wall_ms()),
+            arrival_rate=self._arrival_rate(),
+            cache=cache,
+            breakers=self._circuits.figures(),
+        )
+        await beat(self._beside, names.ingresses, mine)
+        self._ingresses = await living(self._beside, names.ingresses, IngressBeat, wall_ms())
+        beats = self._batchers = await living(self._beside, names.batchers, BatcherBeat, wall_ms())
+        self._looked_ms = wall_ms()
+        models = {entry.model for entry in beats}
+        self._served = {model: served(beats, model) for model in models}
+        self._rates = {model: _rates(beats, model) for model in models}
+
+    def _of_ingresses(self, others: Iterable[IngressBeat]) -> list[tuple[str, BreakerFigures]]:
+        """Return the breakers of all ingresses, our own as they are now."""
+        told = [(entry.id, one) for entry in others if entry.id != self._id for one in entry.breakers]
+        return [*((self._id, one) for one in self._circuits.figures()), *told]
 
     def _arrival_rate(self) -> float:
         (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]

@@ -17,6 +17,7 @@ import pytest
 
 from batcher.assembly import assemble
 from batcher.engine import Answer, Engine
+from batcher.enginecircuit import CANARY, EngineCircuit
 from batcher.tally import Tally
 from batcher.tokenizer import SimulatedTokenizer
 from batcher.wire import Load
@@ -53,12 +54,16 @@ class Run:
 
 
 class NotingEngine(Engine):
-    """An engine that notes what it runs, in order."""
+    """An engine that notes what it runs, in order; canaries, which are no jobs', apart."""
 
     runs: list[Run]
+    canaries: int
 
     async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
         """Note a batch, and run it."""
+        if list(rows) == [CANARY]:
+            self.canaries += 1
+            return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
         self.runs.append(Run(rows=[tuple(row) for row in rows], timeout_ms=timeout_ms))
         return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
 
@@ -77,6 +82,7 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    circuit: EngineCircuit
 
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
@@ -101,6 +107,11 @@ class Running:
             yield
         finally:
             os.kill(self.engine.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the engine."""
+        assert self.engine.pid is not None
+        os.kill(self.engine.pid, signal.SIGKILL)
 
     async def leave(self) -> None:
         """Stop as the service does: finish what computes, give back the rest."""
@@ -177,12 +188,15 @@ class Rig:
         engine = NotingEngine(
             Load(spec=model, folder=None, device="cpu", precision="fp32"), pad_id=_tokenizer.pad_id
         )
-        engine.runs = []
+        engine.runs, engine.canaries = [], 0
         batcher_id, tally = f"b{self.batchers}", Tally(metrics)
         self.batchers += 1
-        assembly = await assemble(settings, engine, _tokenizer, self.store, tally, batcher_id=batcher_id)
+        assembly = await assemble(
+            settings, engine, _tokenizer, self.store, tally, metrics, batcher_id=batcher_id
+        )
         # The warm-up's are not the jobs'.
         engine.runs.clear()
+        engine.canaries = 0
         worker = assembly.worker
         consumer = await self.broker.consume(
             settings.names.queues(), settings.prefetch, batcher_id, worker.deliver
@@ -191,7 +205,13 @@ class Rig:
         working = asyncio.create_task(worker.run())
         try:
             yield Running(
-                worker=worker, engine=engine, consumer=consumer, working=working, tally=tally, metrics=metrics
+                worker=worker,
+                engine=engine,
+                consumer=consumer,
+                working=working,
+                tally=tally,
+                metrics=metrics,
+                circuit=assembly.circuit,
             )
         finally:
             worker.stop()

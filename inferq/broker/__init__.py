@@ -4,6 +4,7 @@ from urllib.parse import urlsplit
 
 from inferq.broker.base import Broker, TakenBack
 from inferq.broker.opening import open_when_there
+from inferq.broker.publisher import Blocked
 from inferq.broker.rabbitmq import RabbitBroker
 from inferq.broker.streams import StreamsBroker
 from inferq.errors import OperatorError
@@ -11,7 +12,7 @@ from inferq.modelsroot import model_names
 from inferq.settings import Settings
 from inferq.store import Store
 
-__all__ = ["Broker", "TakenBack", "make_broker", "open_when_there"]
+__all__ = ["Blocked", "Broker", "TakenBack", "make_broker", "open_when_there"]
 
 
 def make_broker(settings: Settings, store: Store) -> Broker:

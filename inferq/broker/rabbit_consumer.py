@@ -46,7 +46,7 @@ class RabbitConsumer:
         self._link = Link(url, purpose="consume", setup=self._setup, connection_class=SievedConnection)
         self._subscription: Subscription | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._stopping = self._paused = False
 
     @property
     def ready(self) -> bool:
@@ -84,6 +84,21 @@ class RabbitConsumer:
         await self._bury(letter)
         await self.ack([delivery])
 
+    async def pause(self) -> None:
+        """Cancel the consumers until `resume`; a connection that is made meanwhile consumes nothing."""
+        self._paused = True
+        if (subscription := self._present) is not None:
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await subscription.pause()
+            except (Unavailable, TimeoutError):
+                # Anew, and without consumers.
+                self._link.fail()
+
+    async def resume(self) -> None:
+        """Consume again, at the next look."""
+        self._paused = False
+
     async def stop(self) -> None:
         """Cancel the consumers; what is held stays ours."""
         self._stopping = True
@@ -119,7 +134,7 @@ class RabbitConsumer:
             write=connection.write,
         )
         connection.listen(subscription.take)
-        if not self._stopping:
+        if not (self._stopping or self._paused):
             await subscription.start()
 
     async def _look(self) -> None:
@@ -129,6 +144,8 @@ class RabbitConsumer:
             if not self._link.ready or (subscription := self._subscription) is None:
                 continue
             try:
+                if not self._paused:
+                    await subscription.start()
                 await subscription.look()
             except Unavailable as error:
                 if subscription is self._present:

@@ -45,13 +45,24 @@ class Subscription:
         self._held: dict[int, Delivery] = {}
         self._changing = asyncio.Lock()
         self._stopped = False
+        self._going = False
 
     async def start(self) -> None:
-        """Begin to consume; raises `Unavailable`."""
+        """Begin to consume, again after a `pause`; raises `Unavailable`."""
         async with self._changing:
+            if self._stopped or self._going or not self._shares.fits:
+                return
+            self._going = True
             for queue, share in enumerate(self._shares.own):
                 await self._begin(queue, share)
         await self.change()
+
+    async def pause(self) -> None:
+        """End all consumers until the next `start`; what is held stays ours. Raises `Unavailable`."""
+        self._going = False
+        async with self._changing:
+            for taker in self._shares.takers:
+                await self._end(taker)
 
     async def look(self) -> None:
         """Lend the prefetch to the queue that can use it; to be called at even intervals. Raises `Unavailable`."""
@@ -61,7 +72,7 @@ class Subscription:
     async def change(self) -> None:
         """Make what changes of shares are due; raises `Unavailable`."""
         async with self._changing:
-            while not self._stopped and (change := self._shares.change()) is not None:
+            while self._going and not self._stopped and (change := self._shares.change()) is not None:
                 if isinstance(change, Begin):
                     await self._begin(change.queue, change.share)
                 else:
@@ -70,9 +81,7 @@ class Subscription:
     async def stop(self) -> None:
         """End all consumers; what is held stays ours. Raises `Unavailable`."""
         self._stopped = True
-        async with self._changing:
-            for taker in self._shares.takers:
-                await self._end(taker)
+        await self.pause()
 
     def take(self, consumer_tag: bytes, tag: int, redelivered: bool, body: bytes) -> None:
         """Take a delivery in."""

@@ -64,6 +64,8 @@ class StreamConsumer:
         self._awaiting: asyncio.Task[Any] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._going = asyncio.Event()
+        self._going.set()
         self._ready = False
         self._looks = 0
         self._next_look_s = 0.0
@@ -126,6 +128,14 @@ class StreamConsumer:
             )
         self._forget([delivery])
 
+    async def pause(self) -> None:
+        """Read nothing new; a read that waits in the server may still bring one entry of each stream."""
+        self._going.clear()
+
+    async def resume(self) -> None:
+        """Read again."""
+        self._going.set()
+
     async def stop(self) -> None:
         """Read no more; the lease lives on, so that what is held can be finished."""
         self._stopping = True
@@ -159,7 +169,9 @@ class StreamConsumer:
                 while True:
                     await self._look_around()
                     self._settled.clear()
-                    if not self._out.free or not await self._read_in_order():
+                    if not self._going.is_set():
+                        await self._stand()
+                    elif not self._out.free or not await self._read_in_order():
                         await self._wait()
             except _AWAY as error:
                 if self._ready or backoff.tries == 0:
@@ -183,7 +195,7 @@ class StreamConsumer:
             return
         self._next_look_s = now + leases.RENEW_S
         self._looks += 1
-        if now >= self._claims_from_s:
+        if now >= self._claims_from_s and self._going.is_set():
             for queue in self._queues:
                 entries = await leases.claim(
                     self._redis, self._names, queue, self._name, self._out.free_of(queue)
@@ -227,6 +239,17 @@ class StreamConsumer:
             done, self._awaiting = self._awaiting, None
             out.expect(())
             self._take(done.result())
+
+    async def _stand(self) -> None:
+        """Take in what the last wait brings, and let some time pass."""
+        if self._awaiting is not None:
+            await self._wait()
+            return
+        try:
+            async with asyncio.timeout(leases.RENEW_S):
+                await self._going.wait()
+        except TimeoutError:
+            pass
 
     async def _live(self) -> None:
         """Renew the lease."""

@@ -131,6 +131,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
         events=nobody,
         stats=nobody,
         keys=KeyRing(""),
+        visitors=nobody,
         stream_url="ws://a",
     )
     checks: Checks = dict
@@ -191,7 +192,8 @@ def test_every_error_that_has_an_answer_is_described() -> None:
     assert described.keys() == {kind.code for kind in kinds} | {"internal_error", "method_not_allowed"}
     for kind in kinds:
         assert str(kind.status) in described[kind.code]
-    assert set(errors_of_operations()) == kinds
+    # Who is not let in is told so everywhere, and no operation says it.
+    assert {*errors_of_operations(), errors.Forbidden} == kinds
 
 
 def errors_of_operations() -> Iterator[type[HttpError]]:
@@ -304,6 +306,7 @@ def test_what_is_encoded_is_valid() -> None:
             ],
             batches=BatchTotals(),
             cache=CacheTotals(),
+            breakers=[],
             latency_ms=LatencyFigures(queue_wait=timed, inference=timed, total=untimed),
         ),
     ):  # fmt: skip  # values side by side
