@@ -1,0 +1,67 @@
+"""The Lua scripts of the leases on shards, each one atomic step. Pure.
+
+A lease has two halves: a member, whose own lease ends by itself when it is not renewed, and a hash that says which
+member has a shard. So renewing costs one write a second however many shards a batcher has, and all that a member has
+ends at once with it. The clock is that of Redis.
+"""
+
+from inferq.scripts import Script
+
+# KEYS: members, owners. ARGV: me, lease (ms), how long both keys live (ms), count of the shards to claim, those, then
+# the shards to give up. A shard is claimed when no living member has it, and given up when it is mine.
+# -> {living members, {shard, owner, ...}}
+TEND = Script(
+    text="""
+local members, owners, me, live_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[3]
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', members, '-inf', now)
+redis.call('ZADD', members, now + tonumber(ARGV[2]), me)
+local claims = tonumber(ARGV[4])
+for i = 5, 4 + claims do
+  local owner = redis.call('HGET', owners, ARGV[i])
+  if not owner or not redis.call('ZSCORE', members, owner) then redis.call('HSET', owners, ARGV[i], me) end
+end
+for i = 5 + claims, #ARGV do
+  if redis.call('HGET', owners, ARGV[i]) == me then redis.call('HDEL', owners, ARGV[i]) end
+end
+redis.call('PEXPIRE', members, live_ms)
+redis.call('PEXPIRE', owners, live_ms)
+return {redis.call('ZRANGE', members, 0, -1), redis.call('HGETALL', owners)}
+""",
+)
+
+# KEYS: members, owners. -> as TEND, and changes nothing.
+LOOK = Script(
+    text="""
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+return {redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf'), redis.call('HGETALL', KEYS[2])}
+""",
+)
+
+# KEYS: members, owners. ARGV: me. A member that leaves has nothing any more.
+LEAVE = Script(
+    text="""
+redis.call('ZREM', KEYS[1], ARGV[1])
+local found = redis.call('HGETALL', KEYS[2])
+for i = 1, #found, 2 do
+  if found[i + 1] == ARGV[1] then redis.call('HDEL', KEYS[2], found[i]) end
+end
+return 1
+""",
+)
+
+# KEYS: layout, open jobs. ARGV: mine, what it was before there was such a key. Says how jobs are spread, unless jobs
+# that have not ended are spread otherwise. -> {1 | 0, the layout that stands, unfinished jobs}
+AGREE = Script(
+    text="""
+local stands, unfinished = redis.call('GET', KEYS[1]) or ARGV[2], redis.call('ZCARD', KEYS[2])
+if stands ~= ARGV[1] then
+  if unfinished > 0 then return {0, stands, unfinished} end
+  stands = ARGV[1]
+end
+redis.call('SET', KEYS[1], stands)
+return {1, stands, unfinished}
+""",
+)
