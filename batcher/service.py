@@ -15,9 +15,11 @@ import structlog
 
 from batcher.assembly import Assembly, assemble, make_engine
 from batcher.engine import Engine
+from batcher.shardkeeper import ShardKeeper
 from batcher.tally import Tally
 from batcher.tokenizer import TextTokenizer, open_tokenizer
-from inferq.background import end
+from batcher.worker import Worker
+from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
@@ -29,6 +31,7 @@ from inferq.modelspec import parse
 from inferq.redis import connect
 from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
+from inferq.shards import ShardLeases
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 
@@ -60,6 +63,8 @@ class Service:
         self._engine: Engine | None = None
         self._assembly: Assembly | None = None
         self._consumer: Consumer | None = None
+        self._shards: ShardKeeper | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> None:
         """Serve probes and work until ``stopping``.
@@ -108,20 +113,41 @@ class Service:
         assert self._assembly is not None, "the model is loaded first"
         worker = self._assembly.worker
         await open_when_there(self._broker, self._stopping, _log)
-        names = self._settings.names
         backoff = Backoff()
         while True:
             try:
-                self._consumer = await self._broker.consume(
-                    names.queues(), self._settings.prefetch, self._id, worker.deliver
-                )
+                if self._settings.by_hash:
+                    await self._consume_shards(worker)
+                else:
+                    await self._consume_all(worker)
             except Unavailable as error:
                 _log.warning("batcher.broker_away", error=error.detail)
                 await asyncio.sleep(backoff.next_s())
             else:
-                worker.attach(self._consumer)
-                _log.info("batcher.consuming", id=self._id, queues=list(names.queues()))
                 return
+
+    async def _consume_all(self, worker: Worker) -> None:
+        queues = self._settings.names.queues()
+        self._consumer = await self._broker.consume(queues, self._settings.prefetch, self._id, worker.deliver)
+        worker.attach(self._consumer)
+        _log.info("batcher.consuming", id=self._id, queues=list(queues))
+
+    async def _consume_shards(self, worker: Worker) -> None:
+        names, model = self._settings.names, self._spec.name
+        consumer = await self._broker.consume_shards(self._settings.prefetch, self._id, worker.deliver)
+        self._consumer = consumer
+        worker.attach(consumer)
+        self._shards = ShardKeeper(
+            ShardLeases(self._redis, names, model),
+            consumer,
+            names,
+            self._metrics,
+            model=model,
+            me=self._id,
+            give_back=worker.let_go,
+        )
+        self._keeping = spawn(self._shards.run(), "shards")
+        _log.info("batcher.sharing", id=self._id, shards=names.shards)
 
     async def _work(self) -> None:
         """Run batches until ``stopping``, then finish the present one and give back the rest."""
@@ -141,9 +167,11 @@ class Service:
             if working.done():
                 working.result()
         finally:
-            await end(working, stop)
+            await end(working, stop, self._keeping)
             # Closed whatever came of the other: that ends our claim to what was not given back.
-            for let_go in (worker.give_back, consumer.close):
+            # Shards last: who has them next finds all that was given back.
+            leave = [self._shards.leave] if self._shards is not None else []
+            for let_go in (worker.give_back, consumer.close, *leave):
                 with suppress(TimeoutError, Unavailable):
                     async with asyncio.timeout(GIVE_BACK_S):
                         await let_go()
@@ -170,6 +198,10 @@ class Service:
             found["engine"] = "ok" if self._assembly is not None else "warming up"
         elif self._assembly is not None:
             found["engine"] = "restarting"
+        if self._settings.by_hash:
+            found["shards"] = (
+                "ok" if self._shards is not None and self._shards.ready else "leases not renewed"
+            )
         try:
             await self._store.ping()
         except Unavailable as error:

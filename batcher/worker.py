@@ -10,13 +10,14 @@ follows it; one whose answer is kept is answered at once. When a row fails, its 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from math import inf
 from typing import Any, Final
 
 from batcher.burying import Undertaker
 from batcher.engine import Engine, EngineLost
 from batcher.followers import Followers
+from batcher.handover import HandOver
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.lanes import Turn
@@ -72,6 +73,7 @@ class Worker:
         self._found: list[tuple[Item, Outcome]] = []
         # Everything that is in our hands and not in the window.
         self._out: dict[str, Item] = {}
+        self._hand_over = HandOver(planner, ledger, settler, self._out)
         self._burying: list[str] = []
         self._followers = Followers()
         self._slots = asyncio.Semaphore(AT_ONCE * planner.lanes)
@@ -140,9 +142,12 @@ class Worker:
 
     async def give_back(self) -> None:
         """Let others have everything that was not run."""
-        refused = [one.delivery for one in self._refused]
-        # Some of those in the window were started: twins of one that failed, and suspects.
-        await self._settler.give_back([*self._out.values(), *self._planner.window.jobs], refused)
+        await self._hand_over.everything([one.delivery for one in self._refused])
+
+    async def let_go(self, queues: Collection[str]) -> None:
+        """Let others have what came out of these queues and waits for a batch."""
+        await self._hand_over.of(queues)
+        self._changed.set()
 
     def _pass_on(self, now_s: float) -> None:
         """See to what needs no batch: refusals, answers that are known, jobs that have become hopeless."""

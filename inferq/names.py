@@ -199,6 +199,10 @@ class Names:
         """Name the queues of one shard, interactive before bulk."""
         return tuple(self.queue(model, priority, shard) for priority in Priority)
 
+    def shard_bases(self, *models: str) -> tuple[str, ...]:
+        """Name what the queues of all shards begin with, before a dot and the shard, interactive before bulk."""
+        return tuple(queue.removesuffix(".0") for queue in self.queues(*models) if queue.endswith(".0"))
+
     def queues(self, *models: str) -> tuple[str, ...]:
         """Name every queue of the models (of the default one when none is named), interactive before bulk."""
         return tuple(

@@ -27,7 +27,7 @@ async def replay(broker: "Broker", names: Names, letter: DeadLetter) -> str:
         Unavailable: Redis or the broker is away, or did not confirm in time.
     """
     job = _renewed(decode_job(letter.body))
-    await broker.accept(Origin(job=job, queue=names.queue(job.model, job.priority), message=encode_job(job)))
+    await broker.accept(Origin(job=job, queue=names.queue_of(job), message=encode_job(job)))
     return job.job_id
 
 

@@ -172,7 +172,9 @@ def _check(settings: Settings) -> None:
     if settings.probe_port in ports:
         raise OperatorError("INFERQ_PROBE_PORT must differ from the ports that the servers listen on")
     if settings.by_hash and settings.shards == 1:
-        raise OperatorError("INFERQ_ROUTING=hash needs two shards at least: set INFERQ_SHARDS, or leave it out for 64")
+        raise OperatorError(
+            "INFERQ_ROUTING=hash needs two shards at least: set INFERQ_SHARDS, or leave it out for 64"
+        )
     if settings.shards > 1 and not settings.by_hash:
         raise OperatorError(
             f"INFERQ_SHARDS={settings.shards} spreads jobs by their inputs: set INFERQ_ROUTING=hash, or leave it out"

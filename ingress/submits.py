@@ -225,7 +225,7 @@ class Submits:
         )
 
     def _origin(self, job: Job, seed: Seed) -> Origin:
-        queue = self._queues[job.priority]
+        queue = self._names.queue_of(job)
         return Origin(job=job, queue=queue, message=encode_job(job), submit=seed.maker)
 
     def _check_deadline(self, deadline_ms: int, priority: Priority) -> None:

@@ -125,7 +125,7 @@ class Rig:
         fields = {"created_ms": int(wall_ms()), **fields}
         job = Job(job_id=secrets.token_hex(16), model="simulated", text=text, **fields)
         names = self.settings.names
-        queue = names.queue("simulated", job.priority)
+        queue = names.queue_of(job)
         self.origins[job.job_id] = Origin(job=job, queue=queue, message=encode_job(job))
         await self.broker.accept(self.origins[job.job_id])
         return job.job_id

@@ -60,7 +60,9 @@ def test_deaths_say_nothing_after_an_outage() -> None:
     free = owners.copy()
     del free[3]
     for me in "ab":
-        found = plan(routes(me, free), me, consumed=routes(me, free).of(me), shards=SHARDS, trust_deaths=False)
+        found = plan(
+            routes(me, free), me, consumed=routes(me, free).of(me), shards=SHARDS, trust_deaths=False
+        )
         assert found.claim <= {3}
     both = [plan(routes("ab", free), me, consumed=(), shards=SHARDS, trust_deaths=False).claim for me in "ab"]
     assert both[0] | both[1] == {3}
