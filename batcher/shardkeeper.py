@@ -2,8 +2,8 @@
 
 What is to be done `inferq.shardplan` says, once a second. A shard that goes to a living batcher is handed over in this
 order: no more is taken from its queues; what waits for a batch is given back, what runs is finished; then the lease is
-given up. One that was lost, since others took over while we were frozen or could not be heard, goes the same way without
-the last step.
+given up. One that was lost, since others took over while we were frozen or could not be heard, goes the same way
+without the last step.
 
 A lease says who is to consume, for the sake of caches and order; nothing is lost or answered twice should two consume
 one shard for a moment, since a job's record decides.
@@ -143,8 +143,7 @@ class ShardKeeper:
                 with suppress(Unavailable):
                     await self._consumer.let_go(queues)
                 await self._give_back(queues)
-                while self._consumer.out_of(queues):
-                    await asyncio.sleep(POLL_S)
+                await self._nothing_out(queues)
         except TimeoutError:
             _log.warning("shards.slow_hand_over", shards=sorted(shards), out=self._consumer.out_of(queues))
         with suppress(Unavailable):
@@ -154,6 +153,12 @@ class ShardKeeper:
         if give_up:
             self._free |= shards
         self._changed.set()
+
+    async def _nothing_out(self, queues: Sequence[str]) -> None:
+        while True:
+            if not self._consumer.out_of(queues):
+                return
+            await asyncio.sleep(POLL_S)
 
     def _queues(self, shards: Iterable[int]) -> Sequence[str]:
         return [queue for shard in sorted(shards) for queue in self._names.shard_queues(self._model, shard)]

@@ -16,17 +16,22 @@ from typing import Any, Final
 import pytest
 
 from batcher.assembly import assemble
+from batcher.cache import ResultCache
 from batcher.engine import Answer, Engine
+from batcher.shardkeeper import ShardKeeper
 from batcher.tally import Tally
 from batcher.tokenizer import SimulatedTokenizer
 from batcher.wire import Load
 from batcher.worker import Worker
+from inferq.background import end
 from inferq.broker import make_broker
 from inferq.broker.base import Broker, Consumer
+from inferq.broker.stream_holder import StreamHolder
 from inferq.jobs import Job, JobRecord, decode_record
 from inferq.messages import encode_job
 from inferq.redis import connect
 from inferq.settings import Settings, load, with_values
+from inferq.shards import ShardLeases
 from inferq.steps import Origin
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
@@ -77,6 +82,23 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    cache: ResultCache
+    keeper: ShardKeeper | None
+    keeping: asyncio.Task[None] | None
+
+    @property
+    def shards(self) -> set[int]:
+        """The shards that it consumes, under hash routing."""
+        assert self.keeper is not None
+        return set(self.keeper.consumed)
+
+    async def dies(self) -> None:
+        """End as a process that is killed does: nothing is given back, no lease is ended."""
+        assert self.keeping is not None
+        self.working.cancel()
+        self.keeping.cancel()
+        await asyncio.wait([self.working, self.keeping])
+        await _cut_off(self.consumer)
 
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
@@ -184,14 +206,19 @@ class Rig:
         # The warm-up's are not the jobs'.
         engine.runs.clear()
         worker = assembly.worker
-        consumer = await self.broker.consume(
-            settings.names.queues(), settings.prefetch, batcher_id, worker.deliver
-        )
-        worker.attach(consumer)
+        consumer, keeper, keeping = await self._consume(settings, batcher_id, worker, metrics)
         working = asyncio.create_task(worker.run())
         try:
             yield Running(
-                worker=worker, engine=engine, consumer=consumer, working=working, tally=tally, metrics=metrics
+                worker=worker,
+                engine=engine,
+                consumer=consumer,
+                working=working,
+                tally=tally,
+                metrics=metrics,
+                cache=assembly.cache,
+                keeper=keeper,
+                keeping=keeping,
             )
         finally:
             worker.stop()
@@ -199,10 +226,40 @@ class Rig:
             await asyncio.wait([working], timeout=5)
             working.cancel()
             ended = await asyncio.gather(working, return_exceptions=True)
+            await end(keeping)
             await consumer.close()
+            if keeper is not None:
+                await keeper.leave()
             await engine.stop()
         faults = [one for one in ended if not isinstance(one, asyncio.CancelledError | None)]
         assert not faults, faults
+
+    async def _consume(
+        self, settings: Settings, batcher_id: str, worker: Worker, metrics: Metrics
+    ) -> tuple[Consumer, ShardKeeper | None, asyncio.Task[None] | None]:
+        names = settings.names
+        if not settings.by_hash:
+            consumer = await self.broker.consume(
+                names.queues(), settings.prefetch, batcher_id, worker.deliver
+            )
+            worker.attach(consumer)
+            return consumer, None, None
+        shared = await self.broker.consume_shards(settings.prefetch, batcher_id, worker.deliver)
+        worker.attach(shared)
+        leases = ShardLeases(self.store.redis, names, "simulated")
+        keeper = ShardKeeper(
+            leases, shared, names, metrics, model="simulated", me=batcher_id, give_back=worker.let_go
+        )
+        return shared, keeper, asyncio.create_task(keeper.run())
+
+
+async def _cut_off(consumer: Any) -> None:
+    """End a consumer without a word to Redis or the broker but the end of its connection."""
+    if isinstance(consumer, StreamHolder):
+        await end(*consumer._tasks)  # type: ignore[attr-defined]
+    else:
+        await end(consumer._looking)
+        await consumer._link.close()
 
 
 MakeRig = Callable[..., Awaitable[Rig]]

@@ -124,6 +124,6 @@ def test_any_course_ends_with_each_shard_at_one_owner(seed: int) -> None:
     for _ in range(4):
         for me in chance.sample(sorted(living), len(living)):
             act(me)
-    assert not any([act(me) for me in sorted(living)])
+    assert not any(map(act, sorted(living)))
     assert set(owners.values()) <= living
     assert sorted(owners) == list(range(SHARDS))
