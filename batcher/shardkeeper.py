@@ -119,7 +119,7 @@ class ShardKeeper:
             trust_deaths=_now_s() >= self._trusting_from_s,
         )
 
-    async def _take_on(self, shards: Collection[int]) -> None:
+    async def _take_on(self, shards: frozenset[int]) -> None:
         if not shards:
             return
         await self._consumer.take_on(self._queues(shards))

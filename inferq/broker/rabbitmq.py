@@ -22,13 +22,15 @@ from inferq.broker.link import Link
 from inferq.broker.publisher import CONFIRM_S, Publisher, Returned, publisher_over
 from inferq.broker.rabbit_consumer import RabbitConsumer
 from inferq.broker.rabbit_dead import RabbitDeadLetters
+from inferq.broker.rabbit_shard_consumer import RabbitShardConsumer
 from inferq.broker.rabbit_submits import RabbitSubmits
 from inferq.broker.room import Room
 from inferq.broker.sieved_connection import PublishingConnection
 from inferq.errors import HttpError, InferqError, QueueFull, Unavailable
 from inferq.heartbeats import BatcherBeat, living
-from inferq.jobs import OpenJob
+from inferq.jobs import OpenJob, Priority
 from inferq.messages import DeadLetter, encode_dead
+from inferq.redis import translated as redis_translated
 from inferq.steps import Origin
 from inferq.store import Store, wall_ms
 
@@ -55,7 +57,8 @@ class RabbitBroker:
         self._mending, self._counting_lock = asyncio.Lock(), asyncio.Lock()
         self._mended = 0
         self._poller: asyncio.Task[None] | None = None
-        self._room = Room(self._queues, limit_jobs=limit_jobs)
+        # Many queues are not counted one by one, see `depth`.
+        self._room = Room(("",) if store.names.shards > 1 else self._queues, limit_jobs=limit_jobs)
         self._submits = RabbitSubmits(store, self._room, self._send, self._again)
 
     @property
@@ -110,6 +113,28 @@ class RabbitBroker:
         await started.start()
         return started
 
+    async def consume_shards(self, prefetch: int, consumer: str, deliver: Deliver) -> RabbitShardConsumer:
+        """Start to consume, over a connection of its own, what it will take on; raises as `consume` does."""
+        names = self._names
+        first = {
+            names.queue(names.default_model, Priority.INTERACTIVE, shard) for shard in range(names.shards)
+        }
+
+        async def declare(channel: AbstractChannel) -> None:
+            await topology.declare(channel, names, self._queues, self._limit_jobs)
+
+        started = RabbitShardConsumer(
+            self._url,
+            first=first.__contains__,
+            prefetch=prefetch,
+            name=consumer,
+            deliver=deliver,
+            declare=declare,
+            bury=self._bury,
+        )
+        await started.start()
+        return started
+
     async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
         """Name the jobs that no queue can still hold and no living batcher does.
 
@@ -140,10 +165,18 @@ class RabbitBroker:
                 await self._again(job.queue, job.message, job.job_id)
 
     async def depth(self) -> int:
-        """Count what waits in all queues; raises `Unavailable`."""
+        """Count what waits in all queues; raises `Unavailable`.
+
+        Many queues are not asked one by one, several times a second. What waits in them is then what has not ended, by
+        the records, less what the batchers say that they hold. A message whose job has ended, as by a cancel, does not
+        count, nor one whose record was lost; the limit of each queue holds in any case.
+        """
         async with self._counting_lock:
             self._room.count_begins()
-            jobs = {queue: await self._count(queue) for queue in self._queues}
+            if self._names.shards > 1:
+                jobs = {"": await self._unfinished()}
+            else:
+                jobs = {queue: await self._count(queue) for queue in self._queues}
             self._room.counted(jobs, asyncio.get_running_loop().time())
         return sum(jobs.values())
 
@@ -257,6 +290,14 @@ class RabbitBroker:
         # A blocked connection answers nothing, and a question that is given up ends its channel.
         self._publisher.require_open()
         return self._counter
+
+    async def _unfinished(self) -> int:
+        """Count the jobs that have not ended and are in no batcher's hands; raises `Unavailable`."""
+        redis, names = self._store.redis, self._names
+        async with redis_translated("answer"):
+            unfinished: int = await redis.zcard(names.open_jobs)
+        beats = await living(redis, names.batchers, BatcherBeat, wall_ms())
+        return max(0, unfinished - sum(len(beat.held) for beat in beats))
 
     async def _count(self, queue: str) -> int:
         async with translated("answer", timeout_s=CONFIRM_S):

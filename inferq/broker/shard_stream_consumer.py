@@ -149,7 +149,7 @@ class ShardStreamConsumer(StreamHolder):
     async def _mend(self) -> None:
         """Make groups that vanished with their streams."""
         # What cannot be made now, the next read tells of.
-        with suppress(AWAY):
+        with suppress(*AWAY):
             await ensure_groups(self._redis, tuple(self._present))
 
     async def _look_around(self, now_s: float) -> None:

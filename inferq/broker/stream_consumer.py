@@ -110,7 +110,7 @@ class StreamConsumer(StreamHolder):
     async def _mend(self) -> None:
         """Make groups that vanished with their streams."""
         # What cannot be made now, the next read tells of.
-        with suppress(AWAY):
+        with suppress(*AWAY):
             await ensure_groups(self._redis, self._queues)
 
     async def _look_around(self) -> None:
