@@ -25,7 +25,7 @@ from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
 from inferq.daemon import beside
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, CacheTotals, beat, leave
+from inferq.heartbeats import EVERY_S, BatcherBeat, BatcherCache, beat, leave
 from inferq.modelfolder import ModelFolder, resolve
 from inferq.modelspec import parse
 from inferq.redis import connect
@@ -241,13 +241,18 @@ class Service:
             batches=self._tally.totals,
             precision=self._settings.precision,
             latency=self._tally.latency,
+            shard_count=self._settings.shard_count,
+            shards=self._shards.consumed if self._shards is not None else [],
         )
         if self._assembly is not None:
             self._tally.restarted(self._assembly.engine.restarts)
             loaded, cache = self._assembly.loaded, self._assembly.cache
             entry.device, entry.fallback_reason = loaded.device, loaded.fallback_reason
             entry.digest, entry.layout = loaded.digest, self._assembly.warmth.layout.text
-            entry.cache = CacheTotals(hits=cache.hits, misses=cache.misses)
+            entry.cache = BatcherCache(
+                hits=cache.hits, misses=cache.misses, size=len(cache), hit_us=self._tally.hit_us
+            )
+            self._tally.keeps(len(cache))
             entry.held = self._assembly.worker.held
             entry.recent_rate = self._tally.recent_rate
             # What ends now is within the capacity, whatever the prediction: cached answers cost next to nothing.

@@ -221,9 +221,9 @@ class Settler:
         )
 
 
-def found_outcome(result: Result) -> Outcome:
-    """Return the outcome that a kept result stands for."""
-    return Outcome(result=result, batch=None, inference_ms=0.0, ended_ms=wall_ms())
+def found_outcome(result: Result, lookup_ms: float) -> Outcome:
+    """Return the outcome that a kept result stands for: finding it takes the place of computing it."""
+    return Outcome(result=result, batch=None, inference_ms=lookup_ms, ended_ms=wall_ms())
 
 
 def _end(item: Item, said: Outcome, closed_ms: float) -> Step:

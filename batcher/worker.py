@@ -111,7 +111,7 @@ class Worker:
             self._refuse(admitted)
         elif isinstance(admitted, Found):
             self._out[job_id] = admitted.item
-            self._found.append((admitted.item, found_outcome(admitted.result)))
+            self._found.append((admitted.item, found_outcome(admitted.result, admitted.lookup_ms)))
             self._changed.set()
         elif self._followers.follow(admitted):
             self._tally.twin()

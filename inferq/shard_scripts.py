@@ -52,16 +52,14 @@ return 1
 """,
 )
 
-# KEYS: layout, open jobs. ARGV: mine, what it was before there was such a key. Says how jobs are spread, unless jobs
-# that have not ended are spread otherwise. -> {1 | 0, the layout that stands, unfinished jobs}
+# KEYS: how many shards there are, open jobs. ARGV: how many I know of, how many it was before there was such a key, 1
+# to change it. It is changed only while no job is unfinished, since one would stay in a queue that nobody reads.
+# -> {1 | 0, how many there are, unfinished jobs}
 AGREE = Script(
     text="""
 local stands, unfinished = redis.call('GET', KEYS[1]) or ARGV[2], redis.call('ZCARD', KEYS[2])
-if stands ~= ARGV[1] then
-  if unfinished > 0 then return {0, stands, unfinished} end
-  stands = ARGV[1]
-end
-redis.call('SET', KEYS[1], stands)
-return {1, stands, unfinished}
+if stands ~= ARGV[1] and (unfinished > 0 or ARGV[3] ~= '1') then return {0, tonumber(stands), unfinished} end
+redis.call('SET', KEYS[1], ARGV[1])
+return {1, tonumber(ARGV[1]), unfinished}
 """,
 )

@@ -99,10 +99,13 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             return {"redis": error.detail, "broker": "unknown"}
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
+    def about() -> dict[str, list[int]]:
+        return {"unowned_shards": stats.unowned} if settings.by_hash else {}
+
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     letters = Letters(broker, settings.names, keys, origins, host=settings.host)
-    app = make_app(parts, metrics, checks, pages=[*pages.routes(), *letters.routes()])
+    app = make_app(parts, metrics, checks, about, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -4,15 +4,26 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import structlog
 
 from inferq.broker import Broker
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, CacheTotals, IngressBeat, beat, leave, living
+from inferq.heartbeats import (
+    EVERY_S,
+    BatcherBeat,
+    BatcherCache,
+    BatchTotals,
+    CacheTotals,
+    IngressBeat,
+    beat,
+    leave,
+    living,
+)
 from inferq.quantiles import added, percentile
+from inferq.shards import ShardLeases
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 from ingress.admission import Rates
@@ -32,8 +43,26 @@ class QueueFigures(msgspec.Struct, kw_only=True):
     drain_rate: float
 
 
+class CacheFigures(msgspec.Struct, kw_only=True):
+    """One batcher's cache; ``hit_us`` is how long a lookup that found something took on average, null before any."""
+
+    hits: int
+    misses: int
+    size: int
+    hit_rate: float | None
+    hit_us: float | None
+
+
+class RoutingFigures(msgspec.Struct, kw_only=True):
+    """How jobs come to batchers; ``unowned`` are the shards that no living batcher has."""
+
+    routing: Literal["shared", "hash"]
+    shards: int
+    unowned: list[int]
+
+
 class BatcherFigures(msgspec.Struct, kw_only=True):
-    """One batcher, as it last told of itself."""
+    """One batcher, as it last told of itself; ``shards`` are those that it consumes, none where routing is shared."""
 
     id: str
     model: str
@@ -43,6 +72,8 @@ class BatcherFigures(msgspec.Struct, kw_only=True):
     layout: str
     state: str
     last_progress_s: float
+    shards: list[int]
+    cache: CacheFigures
 
 
 class Percentiles(msgspec.Struct, kw_only=True):
@@ -69,6 +100,7 @@ class Statistics(msgspec.Struct, kw_only=True):
     batchers: list[BatcherFigures]
     batches: BatchTotals
     cache: CacheTotals
+    routing: RoutingFigures
     latency_ms: LatencyFigures
     # Empty until there are breakers; the shape is stable.
     breakers: list[dict[str, Any]] = []
@@ -81,10 +113,12 @@ class Stats:
         self._broker, self._store, self._id = broker, store, process_id
         self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
+        self._unowned_gauge = metrics.common_gauge("shards_unowned", "Shards that no living batcher has")
         self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         self._served: Served | None = None
         self.rates = Rates()
+        self.unowned: list[int] = []
 
     @property
     def served(self) -> Served | None:
@@ -110,16 +144,19 @@ class Stats:
                             at_ms=int(wall_ms()),
                             arrival_rate=self._arrival_rate(),
                             cache=cache,
+                            shard_count=names.shards,
                         ),
                     )
                     beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
                     self._served = served(beats, names.default_model)
                     self.rates = Rates(
                         recent=sum(entry.recent_rate for entry in beats),
-                        capacity=sum(entry.capacity_rate for entry in beats),
+                        capacity=_capacity([entry.capacity_rate for entry in beats], shards=names.shards),
                     )
                     self._depth_gauge.set(await self._broker.depth())
                     self._dead_gauge.set(await self._broker.dead_count())
+                    self.unowned = await self._unowned()
+                    self._unowned_gauge.set(len(self.unowned))
                 except Unavailable as error:
                     _log.debug("stats.beat_failed", error=str(error))
                 await asyncio.sleep(EVERY_S)
@@ -154,6 +191,8 @@ class Stats:
                         layout=entry.layout,
                         state=entry.state,
                         last_progress_s=round(entry.last_progress_s, 1),
+                        shards=entry.shards,
+                        cache=_cache(entry.cache),
                     )
                     for entry in batchers
                 ],
@@ -162,6 +201,7 @@ class Stats:
                     hits=sum(totals.hits for totals in lookups),
                     misses=sum(totals.misses for totals in lookups),
                 ),
+                routing=_routing(await self._unowned(), names.shards),
                 latency_ms=LatencyFigures(
                     queue_wait=_percentiles(batchers, "queue_wait"),
                     inference=_percentiles(batchers, "inference"),
@@ -170,9 +210,36 @@ class Stats:
             )
         )
 
+    async def _unowned(self) -> list[int]:
+        names = self._store.names
+        if names.shards == 1:
+            return []
+        routes = await ShardLeases(self._store.redis, names, names.default_model).look()
+        return routes.unowned(names.shards)
+
     def _arrival_rate(self) -> float:
         (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
+
+
+def _capacity(rates: list[float], *, shards: int) -> float:
+    """Return the jobs a second that a queue's jobs can be ended at: a shard's are one batcher's alone."""
+    return sum(rates) if shards == 1 else max(rates, default=0.0)
+
+
+def _routing(unowned: list[int], shards: int) -> RoutingFigures:
+    return RoutingFigures(routing="hash" if shards > 1 else "shared", shards=shards, unowned=unowned)
+
+
+def _cache(totals: BatcherCache) -> CacheFigures:
+    lookups = totals.hits + totals.misses
+    return CacheFigures(
+        hits=totals.hits,
+        misses=totals.misses,
+        size=totals.size,
+        hit_rate=round(totals.hits / lookups, 4) if lookups else None,
+        hit_us=round(totals.hit_us, 1) if totals.hits else None,
+    )
 
 
 def _percentiles(batchers: list[BatcherBeat], name: str) -> Percentiles:

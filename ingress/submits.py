@@ -73,7 +73,6 @@ class Submits:
         self._webhooks = webhooks
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
-        self._queues = {priority: names.queue(names.default_model, priority) for priority in Priority}
         self._jobs = metrics.jobs.labels("queued")
         self._deadlines = Deadlines(ACCEPT_S)
         self.gate = Gate()
@@ -208,10 +207,7 @@ class Submits:
         model = check_model(request, self._names.default_model)
         webhook = self._webhooks.choose(request, caller, resumed=seed.resumed)
         created_ms = int(time.time() * 1000)
-        # A submit that is made again may have been accepted: then what waits says nothing of it.
-        if request.deadline_ms is not None and not seed.resumed:
-            self._check_deadline(request.deadline_ms, request.priority)
-        return Job(
+        job = Job(
             job_id=job_id,
             model=model,
             text=request.text,
@@ -223,16 +219,25 @@ class Submits:
             counted=caller.jobs > 0,
             webhook=webhook,
         )
+        # A submit that is made again may have been accepted: then what waits says nothing of it.
+        if request.deadline_ms is not None and not seed.resumed:
+            self._check_deadline(request.deadline_ms, job)
+        return job
 
     def _origin(self, job: Job, seed: Seed) -> Origin:
         queue = self._names.queue_of(job)
         return Origin(job=job, queue=queue, message=encode_job(job), submit=seed.maker)
 
-    def _check_deadline(self, deadline_ms: int, priority: Priority) -> None:
+    def _check_deadline(self, deadline_ms: int, job: Job) -> None:
         counted = self._broker.counted
-        waiting = {one: counted.jobs.get(queue, 0) for one, queue in self._queues.items()}
+        waiting = {
+            priority: counted.jobs.get(
+                self._names.queue_of(msgspec.structs.replace(job, priority=priority)), 0
+            )
+            for priority in Priority
+        }
         age_s = max(0.0, asyncio.get_running_loop().time() - counted.at_s)
-        least_ms = wait_ms(waiting, priority, age_s=age_s, rate=self._rates().capacity)
+        least_ms = wait_ms(waiting, job.priority, age_s=age_s, rate=self._rates().capacity)
         if least_ms > deadline_ms:
             raise DeadlineUnreachable(
                 f"what waits already takes {least_ms / 1000:.1f} s, longer than deadline_ms allows",

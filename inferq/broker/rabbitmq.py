@@ -31,6 +31,7 @@ from inferq.heartbeats import BatcherBeat, living
 from inferq.jobs import OpenJob, Priority
 from inferq.messages import DeadLetter, encode_dead
 from inferq.redis import translated as redis_translated
+from inferq.shardcount import agree
 from inferq.steps import Origin
 from inferq.store import Store, wall_ms
 
@@ -68,6 +69,7 @@ class RabbitBroker:
 
     async def open(self) -> None:
         """Connect and declare; raises `OperatorError` or `Unavailable`."""
+        await agree(self._store.redis, self._names, wall_ms())
         await self._link.open()
         with suppress(Unavailable):
             await self.depth()

@@ -20,8 +20,9 @@ from inferq.moves import MOST_JOBS, Call
 from inferq.names import DEAD_LIMIT, GROUP, Names
 from inferq.pipeline import Pipeline
 from inferq.redis import CONNECT_TIMEOUT_S, Client, evaluate, evaluate_many, translated
+from inferq.shardcount import agree
 from inferq.steps import Origin
-from inferq.store import ID_TAKEN, Store
+from inferq.store import ID_TAKEN, Store, wall_ms
 
 # One look through the dead letters reads them in pieces of this many.
 PAGE: Final = 500
@@ -45,7 +46,7 @@ class StreamsBroker:
         self._names: Names = store.names
         self._queues = tuple(queues)
         self._limit_jobs = limit_jobs
-        self._ready = False
+        self._ready = self._opened = False
         self._entries = Gather[Origin, int](self._accept_gathered)
         self._counted = Counted()
         # What was accepted since into queues that are too many to be counted each time.
@@ -58,10 +59,11 @@ class StreamsBroker:
         return self._ready
 
     async def open(self) -> None:
-        """Make the consumer groups; raises `Unavailable`."""
+        """Make the consumer groups; raises `Unavailable`, or `OperatorError` when others go by other queues."""
+        await agree(self._redis, self._names, wall_ms())
         async with translated("make the queues"):
             await ensure_groups(self._redis, self._queues)
-        self._ready = True
+        self._ready = self._opened = True
 
     async def close(self) -> None:
         """Let go; the connections are the store's."""
@@ -92,6 +94,9 @@ class StreamsBroker:
 
     async def _accept(self, origins: Sequence[Origin]) -> list[int]:
         """Return the script's answer for each."""
+        if not self._opened:
+            # Whether these are the queues of all others is not known yet.
+            raise Unavailable("the queues are not open yet")
         accept = self._accept_sharded if self._names.shards > 1 else self._accept_counted
         try:
             async with translated("take the job"):

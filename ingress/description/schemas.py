@@ -39,6 +39,7 @@ class Readiness(msgspec.Struct, kw_only=True):
 
     status: Literal["ready", "not_ready"]
     checks: dict[str, str]
+    unowned_shards: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class OpenApi(msgspec.Struct, kw_only=True):

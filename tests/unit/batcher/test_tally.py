@@ -97,7 +97,7 @@ def test_lookups_and_followers_are_counted() -> None:
     metrics = Metrics()
     tally = Tally(metrics)
     for hit in (True, False, True):
-        tally.looked_up(hit=hit)
+        tally.looked_up(hit=hit, took_s=2e-6)
     tally.twin()
     assert value(metrics, "cache_total", place="local", outcome="hit") == 2
     assert value(metrics, "cache_total", place="local", outcome="miss") == 1
