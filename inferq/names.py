@@ -146,6 +146,10 @@ class Names:
         """Hash of whose each of a model's shards is."""
         return f"{self.namespace}shard-owners{self._part(model)}"
 
+    def shard_newcomers(self, model: str) -> str:
+        """Sorted set of those batchers who came just now, by when (ms)."""
+        return f"{self.namespace}shard-newcomers{self._part(model)}"
+
     @property
     def sharding(self) -> str:
         """Key of how many shards this deployment spreads its jobs over."""

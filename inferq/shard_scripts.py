@@ -7,36 +7,43 @@ ends at once with it. The clock is that of Redis.
 
 from inferq.scripts import Script
 
-# KEYS: members, owners. ARGV: me, lease (ms), how long both keys live (ms), count of the shards to claim, those, then
-# the shards to give up. A shard is claimed when no living member has it, and given up when it is mine.
-# -> {living members, {shard, owner, ...}}
+# KEYS: members, owners, newcomers. ARGV: me, lease (ms), how long the keys live (ms), when a renewal is late (ms),
+# count of the shards to claim, those, then the shards to give up. A shard is claimed when no living member has it, and
+# given up when it is mine. A newcomer is one that came so little time ago that the renewal of one that died before it
+# need not be late yet, or, while some renewal is late, until that lease has ended.
+# -> {living members, {shard, owner, ...}, newcomers}
 TEND = Script(
     text="""
-local members, owners, me, live_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[3]
+local members, owners, newcomers, me = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', members, '-inf', now)
-redis.call('ZADD', members, now + tonumber(ARGV[2]), me)
-local claims = tonumber(ARGV[4])
-for i = 5, 4 + claims do
+if not redis.call('ZSCORE', members, me) then redis.call('ZADD', newcomers, now, me) end
+local lease, late = tonumber(ARGV[2]), tonumber(ARGV[4])
+redis.call('ZREMRANGEBYSCORE', newcomers, '-inf', now - lease - late)
+redis.call('ZADD', members, now + lease, me)
+local since = now - late
+if redis.call('ZCOUNT', members, '-inf', now + lease - late) > 0 then since = '-inf' end
+local claims = tonumber(ARGV[5])
+for i = 6, 5 + claims do
   local owner = redis.call('HGET', owners, ARGV[i])
   if not owner or not redis.call('ZSCORE', members, owner) then redis.call('HSET', owners, ARGV[i], me) end
 end
-for i = 5 + claims, #ARGV do
+for i = 6 + claims, #ARGV do
   if redis.call('HGET', owners, ARGV[i]) == me then redis.call('HDEL', owners, ARGV[i]) end
 end
-redis.call('PEXPIRE', members, live_ms)
-redis.call('PEXPIRE', owners, live_ms)
-return {redis.call('ZRANGE', members, 0, -1), redis.call('HGETALL', owners)}
+for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[3]) end
+local new = redis.call('ZRANGEBYSCORE', newcomers, since, '+inf')
+return {redis.call('ZRANGE', members, 0, -1), redis.call('HGETALL', owners), new}
 """,
 )
 
-# KEYS: members, owners. -> as TEND, and changes nothing.
+# KEYS: members, owners. -> as TEND, but for the newcomers, and changes nothing.
 LOOK = Script(
     text="""
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-return {redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf'), redis.call('HGETALL', KEYS[2])}
+return {redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf'), redis.call('HGETALL', KEYS[2]), {}}
 """,
 )
 

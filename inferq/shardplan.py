@@ -9,7 +9,9 @@ Rules:
    anything: until all who live can have renewed theirs, only what no batcher owned at all is claimed.
 4. A batcher lets go of what is to be another's: it takes no more of it, ends or gives back what it has, and only then
    gives up the lease. Until then nobody else consumes the shard, so equal inputs do not meet two batchers.
-5. What is not its own any more, as when it was frozen and others took over, it has lost: it stops consuming at once.
+5. A member that came just now is given nothing yet: it may stand for one that died just now, whose leases have not
+   ended, and then those shards are for it and nobody else's need move. What is nobody's it claims at once.
+6. What is not its own any more, as when it was frozen and others took over, it has lost: it stops consuming at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,10 +22,14 @@ from inferq.ring import assign
 
 @dataclass(frozen=True, kw_only=True)
 class Routes:
-    """What Redis says: who lives, and whose each owned shard is, be the owner alive or not."""
+    """What Redis says: who lives, and whose each owned shard is, be the owner alive or not.
+
+    ``young`` are those who came just now, or while somebody's renewal was late.
+    """
 
     living: frozenset[str]
     owners: Mapping[int, str]
+    young: frozenset[str] = frozenset()
 
     def of(self, member: str) -> frozenset[int]:
         """The shards that a member owns."""
@@ -51,7 +57,9 @@ def plan(
     Without ``trust_deaths`` a dead owner's shards are left alone.
     """
     mine = routes.of(me)
-    wanted = assign(routes.living | {me}, routes.owners, shards)
+    members = routes.living | {me}
+    wanted = assign(members, routes.owners, shards)
+    kept = assign(members - (routes.young - set(routes.owners.values()) - {me}), routes.owners, shards)
     claim = {
         shard
         for shard in routes.unowned(shards)
@@ -59,6 +67,6 @@ def plan(
     }
     return Plan(
         claim=frozenset(claim - mine),
-        let_go=frozenset(shard for shard in mine if wanted[shard] != me),
+        let_go=frozenset(shard for shard in mine if kept[shard] != me),
         lost=frozenset(consumed) - mine,
     )

@@ -34,7 +34,7 @@ class Health(msgspec.Struct, kw_only=True):
     status: Literal["ok"]
 
 
-class Readiness(msgspec.Struct, kw_only=True):
+class Readiness(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Answer to `GET /readyz`."""
 
     status: Literal["ready", "not_ready"]

@@ -21,6 +21,7 @@ TEXTS = [f"input {number}" for number in range(10)]
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases last a second, and are renewed five times in it."""
     monkeypatch.setattr(shards, "LEASE_MS", 1_000)
+    monkeypatch.setattr(shards, "LATE_MS", 500)
     monkeypatch.setattr(shardkeeper, "EVERY_S", 0.1)
     monkeypatch.setattr(shardkeeper, "GRACE_S", 0.5)
     monkeypatch.setattr(leases, "LEASE_MS", 1_000)

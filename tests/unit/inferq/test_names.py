@@ -37,6 +37,7 @@ def _all(names: Names) -> list[str]:
         names.waiting_count,
         names.shard_members("builtin"),
         names.shard_members("other"),
+        names.shard_newcomers("builtin"),
         names.shard_owners("builtin"),
         names.shard_owners("other"),
         names.exchange,

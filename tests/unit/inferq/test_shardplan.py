@@ -88,6 +88,28 @@ def then_free(now: Routes) -> set[int]:
     return set(now.unowned(SHARDS))
 
 
+def test_who_comes_just_after_a_death_takes_the_place_of_the_dead() -> None:
+    """Those who were there before give it nothing while it is new; of what the dead one had it gets all."""
+    owners = assign("abc", {}, SHARDS)
+    # The dead one's leases have not ended yet.
+    before = Routes(living=frozenset("abcd"), owners=owners, young=frozenset("d"))
+    for me in "abd":
+        assert plan(before, me, consumed=before.of(me), shards=SHARDS) == nothing()
+    after = Routes(living=frozenset("abd"), owners=owners, young=frozenset("d"))
+    claimed = {me: plan(after, me, consumed=after.of(me), shards=SHARDS) for me in "abd"}
+    assert claimed["d"].claim == after.of("c")
+    assert claimed["a"] == claimed["b"] == nothing()
+
+
+def test_who_comes_to_a_full_house_is_given_its_share_when_it_is_not_new_any_more() -> None:
+    """Then as any other; who has shards already is not kept waiting by its newness."""
+    owners = assign("ab", {}, SHARDS)
+    for young, given in (("c", 0), ("abc", 0), ("ab", SHARDS // 3), ("", SHARDS // 3)):
+        now = Routes(living=frozenset("abc"), owners=owners, young=frozenset(young))
+        plans = [plan(now, me, consumed=now.of(me), shards=SHARDS) for me in "ab"]
+        assert sum(len(one.let_go) for one in plans) == given
+
+
 def test_who_wakes_has_lost_what_others_took() -> None:
     """What is another's is stopped, be the sleeper known as living again or not."""
     owners = dict.fromkeys(range(SHARDS), "b")
