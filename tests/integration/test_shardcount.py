@@ -10,6 +10,7 @@ from inferq.errors import OperatorError, Unavailable
 from inferq.heartbeats import IngressBeat, beat, leave
 from inferq.names import Names
 from inferq.shardcount import agree
+from inferq.steps import start
 from inferq.store import Store, wall_ms
 from tests.deployment import Deployment, Inbox, delete_queues, finished
 
@@ -33,9 +34,8 @@ async def test_it_changes_while_nothing_is_unfinished(streams: Deployment) -> No
 
 
 async def test_a_start_with_another_number_is_refused_while_jobs_wait(either: Deployment) -> None:
-    """The line says how many, and with which settings to start; the jobs stay, and once they have ended it may change."""
-    broker = await either.broker()
-    (origin,) = [either.job()]
+    """The line says how many, and with which settings to start; once they have ended it may change."""
+    broker, origin = await either.broker(), either.job()
     await broker.accept(origin)
     changed = Store(either.redis, others(either, 4), job_ttl_s=60, result_ttl_s=60)
     made = (
@@ -52,7 +52,7 @@ async def test_a_start_with_another_number_is_refused_while_jobs_wait(either: De
     inbox = Inbox()
     consumer = await either.consumer(broker, inbox)
     await inbox.receives(origin.job.job_id)
-    await either.store.move(finished(origin))
+    await either.store.apply([start(origin), finished(origin)])
     await consumer.ack(inbox.got)
     await made.open()
     await made.close()
