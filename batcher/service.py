@@ -74,7 +74,7 @@ class Service:
         """
         server_stop = asyncio.Event()
         server = make_server(
-            probe_app(self._metrics, self._checks, self._about), metrics=self._metrics, graceful_s=1
+            probe_app(self._metrics, self._checks, self._facts), metrics=self._metrics, graceful_s=1
         )
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beating = asyncio.create_task(self._beat(), name="heartbeat")
@@ -219,6 +219,12 @@ class Service:
             "precision": self._settings.precision,
             "layout": layout.text,
         }
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what else `/readyz` says; a batcher that has no shard is ready for when it gets one."""
+        return (
+            {**self._about(), "shards": self._shards.consumed} if self._shards is not None else self._about()
+        )
 
     def _state(self) -> str:
         if self._assembly is None or self._engine is None:

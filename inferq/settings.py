@@ -175,6 +175,11 @@ def _check(settings: Settings) -> None:
         raise OperatorError(
             "INFERQ_ROUTING=hash needs two shards at least: set INFERQ_SHARDS, or leave it out for 64"
         )
+    if settings.by_hash and settings.batchers > settings.shard_count:
+        raise OperatorError(
+            f"INFERQ_BATCHERS={settings.batchers} is more than there are shards ({settings.shard_count}), so that some"
+            " batchers would have nothing to do: set INFERQ_SHARDS to several times their number"
+        )
     if settings.shards > 1 and not settings.by_hash:
         raise OperatorError(
             f"INFERQ_SHARDS={settings.shards} spreads jobs by their inputs: set INFERQ_ROUTING=hash, or leave it out"

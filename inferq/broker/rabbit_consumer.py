@@ -43,10 +43,17 @@ class RabbitConsumer:
         deliver: Deliver,
         declare: Callable[[AbstractChannel], Awaitable[None]],
         bury: Callable[[DeadLetter], Awaitable[None]],
+        setup_s: float,
     ) -> None:
         self._queues, self._prefetch, self._name, self._deliver = tuple(queues), prefetch, name, deliver
         self._declare, self._bury = declare, bury
-        self._link = Link(url, purpose="consume", setup=self._setup, connection_class=SievedConnection)
+        self._link = Link(
+            url,
+            purpose="consume",
+            setup=self._setup,
+            connection_class=SievedConnection,
+            setup_s=setup_s,
+        )
         self._subscription: Holding[Any] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False

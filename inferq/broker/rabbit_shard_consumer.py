@@ -25,8 +25,18 @@ class RabbitShardConsumer(RabbitConsumer):
         deliver: Deliver,
         declare: Callable[[AbstractChannel], Awaitable[None]],
         bury: Callable[[DeadLetter], Awaitable[None]],
+        setup_s: float,
     ) -> None:
-        super().__init__(url, (), prefetch=prefetch, name=name, deliver=deliver, declare=declare, bury=bury)
+        super().__init__(
+            url,
+            (),
+            prefetch=prefetch,
+            name=name,
+            deliver=deliver,
+            declare=declare,
+            bury=bury,
+            setup_s=setup_s,
+        )
         self._first = first
         # Over each new connection these are taken on again.
         self._present_queues: dict[str, None] = {}

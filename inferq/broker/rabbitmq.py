@@ -51,7 +51,13 @@ class RabbitBroker:
     def __init__(self, url: str, store: Store, queues: Sequence[str], *, limit_jobs: int) -> None:
         self._url, self._store, self._names = url, store, store.names
         self._queues, self._limit_jobs = tuple(queues), limit_jobs
-        self._link = Link(url, purpose="publish", setup=self._setup, connection_class=PublishingConnection)
+        self._link = Link(
+            url,
+            purpose="publish",
+            setup=self._setup,
+            connection_class=PublishingConnection,
+            setup_s=topology.declaring_s(queues),
+        )
         self._letters = RabbitDeadLetters(self._link, self._names)
         self._publisher: Publisher | None = None
         self._counter: AbstractChannel | None = None
@@ -111,6 +117,7 @@ class RabbitBroker:
             deliver=deliver,
             declare=declare,
             bury=self._bury,
+            setup_s=topology.declaring_s(self._queues),
         )
         await started.start()
         return started
@@ -133,6 +140,7 @@ class RabbitBroker:
             deliver=deliver,
             declare=declare,
             bury=self._bury,
+            setup_s=topology.declaring_s(self._queues),
         )
         await started.start()
         return started

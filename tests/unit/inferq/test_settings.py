@@ -333,6 +333,8 @@ def test_shards_are_for_hash_routing() -> None:
         _settings(shards="2")
     with pytest.raises(OperatorError, match="needs two shards at least"):
         _settings(routing="hash", shards="1")
+    with pytest.raises(OperatorError, match="INFERQ_BATCHERS=3 is more than there are shards"):
+        _settings(routing="hash", shards="2", batchers="3")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "inferq.example"])
