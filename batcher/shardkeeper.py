@@ -136,29 +136,36 @@ class ShardKeeper:
         self._letting_go |= dict.fromkeys(going, task)
 
     async def _let_go(self, shards: frozenset[int], *, give_up: bool) -> None:
-        queues = self._queues(shards)
+        left = set(shards)
         try:
             async with asyncio.timeout(DRAIN_S):
                 # Over a connection that is gone nothing comes any more, and nothing of it is ours.
                 with suppress(Unavailable):
-                    await self._consumer.let_go(queues)
-                await self._give_back(queues)
-                await self._nothing_out(queues)
+                    await self._consumer.let_go(self._queues(shards))
+                await self._give_back(self._queues(shards))
+                while True:
+                    # One whose job runs for long holds up no other.
+                    drained = {shard for shard in left if not self._consumer.out_of(self._queues([shard]))}
+                    await self._gone(drained, give_up=give_up)
+                    left -= drained
+                    if not left:
+                        return
+                    await asyncio.sleep(POLL_S)
         except TimeoutError:
-            _log.warning("shards.slow_hand_over", shards=sorted(shards), out=self._consumer.out_of(queues))
+            _log.warning("shards.slow_hand_over", shards=sorted(left))
+        await self._gone(left, give_up=give_up)
+
+    async def _gone(self, shards: Collection[int], *, give_up: bool) -> None:
+        """Be done with shards that were let go of."""
+        if not shards:
+            return
         with suppress(Unavailable):
-            await self._consumer.leave_to_others(queues)
+            await self._consumer.leave_to_others(self._queues(shards))
         for shard in shards:
             del self._letting_go[shard]
         if give_up:
-            self._free |= shards
+            self._free |= set(shards)
         self._changed.set()
-
-    async def _nothing_out(self, queues: Sequence[str]) -> None:
-        while True:
-            if not self._consumer.out_of(queues):
-                return
-            await asyncio.sleep(POLL_S)
 
     def _queues(self, shards: Iterable[int]) -> Sequence[str]:
         return [queue for shard in sorted(shards) for queue in self._names.shard_queues(self._model, shard)]

@@ -122,7 +122,12 @@ class Running:
         try:
             yield
         finally:
-            os.kill(self.engine.pid, signal.SIGCONT)
+            self.thaw()
+
+    def thaw(self) -> None:
+        """Let a frozen engine go on."""
+        assert self.engine.pid is not None
+        os.kill(self.engine.pid, signal.SIGCONT)
 
     async def leave(self) -> None:
         """Stop as the service does: finish what computes, give back the rest."""

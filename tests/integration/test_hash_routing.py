@@ -111,6 +111,35 @@ async def test_a_newcomer_gets_its_share_while_jobs_flow(make_rig: MakeRig) -> N
         await settled(first)
 
 
+async def test_what_waits_for_a_batch_is_handed_over(make_rig: MakeRig) -> None:
+    """While the engine is busy for long, a newcomer gets what waits in the window of its shards; what runs is finished
+    before its shard goes, and nothing is run twice."""
+    rig = await hashed(make_rig, max_batch_size="4", hang_factor="1000000")
+    async with rig.batcher() as first:
+        await settled(first)
+        await rig.ended_one(await rig.submit("warm"))
+        with first.frozen():
+            (running,) = await rig.submit_all(["long"])
+            await first.computing("long")
+            waiting = await rig.submit_all([f"text {number}" for number in range(14)])
+            # On RabbitMQ that is one of each shard, since there are more queues than it may hold jobs.
+            await eventually(lambda: len(first.worker.held) > 6, what="jobs in its hands")
+            async with rig.batcher() as second:
+                await eventually(
+                    lambda: len(second.shards) >= SHARDS // 2 - 1, 15, what="shards at the newcomer"
+                )
+                await eventually(lambda: second.engine.runs, what="a run of what was handed over")
+                assert not all_done([await rig.record(running)])
+                first.thaw()
+                records = await rig.ended([running, *waiting])
+                await settled(first, second)
+        assert all_done(records)
+        assert sum(len(run.rows) for one in (first, second) for run in one.engine.runs) == 1 + 1 + len(
+            waiting
+        )
+        assert await rig.nothing_left()
+
+
 async def test_a_sleeper_finds_its_shards_gone(make_rig: MakeRig) -> None:
     """One that was frozen beyond its lease stops consuming what others took, and gets a share again as a newcomer."""
     rig = await hashed(make_rig)
