@@ -25,7 +25,7 @@ FINAL: Final = {"done", "failed", "cancelled", "expired"}
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("broker", ["streams", "private"])
 async def test_equal_inputs_meet_at_one_batcher(start_pipeline: StartPipeline, broker: str) -> None:
-    """Three batchers, ten inputs, 1,500 jobs: ten runs, ten results kept, no input at two; then one is killed."""
+    """Three batchers, ten inputs, 1,500 jobs: ten runs, ten results kept; then one is killed, and one frozen."""
     up = start_pipeline("--batchers", "3", broker=broker, routing="hash", queue_limit="4000")
     before = await shared_evenly(up, 3)
     async with httpx.AsyncClient(trust_env=False, base_url=up.api, timeout=30) as client:
@@ -53,7 +53,23 @@ async def test_equal_inputs_meet_at_one_batcher(start_pipeline: StartPipeline, b
         assert all(before[name] <= after[name] for name in survivors), (before, after)
         records = await answered(client, [INPUTS[number % 10] for number in range(100)])
         assert sum(record["batch"] is None for _, record in records) >= 60
-        assert (await stats(up))["queue"]["depth"] == 0
+
+        # Frozen beyond its leases, another finds on waking that others have its shards, and gets a share anew.
+        sleeper, pid = await id_of(up, "batcher-2"), up.pid("batcher-2")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            flowing = asyncio.create_task(
+                answered(client, [f"other input {number}" for number in range(200)])
+            )
+            await eventually(
+                lambda: taken_from(up, sleeper), 30, every_s=0.2, what="its shards at the others"
+            )
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await flowing
+        assert sleeper in await shared_evenly(up, 3)
+        await answered(client, INPUTS)
+        await eventually(lambda: empty(up), 10, every_s=0.2, what="an empty queue")
         ready = (await client.get("/readyz")).json()
     assert ready == {"status": "ready", "checks": {"redis": "ok", "broker": "ok"}, "unowned_shards": []}
     shown = await up.command("stats")
@@ -127,9 +143,27 @@ async def replaced(up: Up, before: dict[str, set[int]]) -> bool:
     return bool(ids - before.keys()) and not found["routing"]["unowned"]
 
 
+async def id_of(up: Up, name: str) -> str:
+    """Return what a batcher calls itself: its host and process come first."""
+    found = await stats(up)
+    (it,) = [entry["id"] for entry in found["batchers"] if f"-{up.pid(name)}-" in entry["id"]]
+    return str(it)
+
+
+async def taken_from(up: Up, batcher: str) -> bool:
+    """Say whether all shards are those of others."""
+    found = await stats(up)
+    return sum(len(entry["shards"]) for entry in found["batchers"] if entry["id"] != batcher) == 64
+
+
+async def empty(up: Up) -> bool:
+    """Say whether nothing waits."""
+    return bool((await stats(up))["queue"]["depth"] == 0)
+
+
 async def kept(up: Up, results: int) -> bool:
     """Say whether all caches together hold so many results."""
-    return sum(entry["cache"]["size"] for entry in (await stats(up))["batchers"]) == results
+    return bool(sum(entry["cache"]["size"] for entry in (await stats(up))["batchers"]) == results)
 
 
 async def stats(up: Up) -> Any:
