@@ -136,6 +136,15 @@ def test_equal_inputs_meet_in_one_shard(priority: Priority) -> None:
     )
 
 
+def test_what_the_queues_of_all_shards_begin_with() -> None:
+    """A dot and the shard make a queue of it."""
+    names = Names(shards=12)
+    bases = names.shard_bases("builtin", "other")
+    assert {f"{base}.{shard}" for base in bases for shard in range(12)} == set(
+        names.queues("builtin", "other")
+    )
+
+
 def test_without_shards_a_job_is_in_the_one_queue() -> None:
     """Whatever its input is."""
     job = Job(job_id="a", model="builtin", text="good", created_ms=1, priority=Priority.BULK)
