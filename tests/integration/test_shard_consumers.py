@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -45,6 +46,11 @@ async def accepted_in(
             await broker.accept(origin)
             ids.append(origin.job.job_id)
     return ids
+
+
+def more_than(inbox: Inbox, jobs: int) -> bool:
+    """Say whether more than so many jobs have come."""
+    return len(inbox.got) > jobs
 
 
 async def test_only_its_shards_come_to_a_consumer(sharded: Deployment) -> None:
@@ -159,7 +165,7 @@ async def test_a_busy_shard_leaves_room_for_the_others(sharded: Deployment) -> N
             break
         taken = len(inbox.got)
         await consumer.ack(inbox.got)
-        await eventually(lambda taken=taken: len(inbox.got) > taken, what="more of either")
+        await eventually(partial(more_than, inbox, taken), what="more of either")
     assert job_id in inbox.ids
     assert len(inbox.got) < 120
 
