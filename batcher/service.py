@@ -160,6 +160,8 @@ class Service:
             # A worker that ends by itself died of a fault of ours; that is raised below.
             await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
             worker.stop()
+            # No more shards: the leases on those that we have last until what runs has ended.
+            await end(self._keeping)
             with suppress(TimeoutError):
                 async with asyncio.timeout(FINISH_S):
                     await consumer.stop()

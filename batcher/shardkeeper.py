@@ -76,7 +76,6 @@ class ShardKeeper:
 
     async def run(self) -> None:
         """Keep shards for ever; cancel to end."""
-        self._trusting_from_s = _now_s() + GRACE_S
         while True:
             self._changed.clear()
             try:
@@ -97,6 +96,9 @@ class ShardKeeper:
         await self._leases.leave(self._me)
 
     async def _tend(self) -> None:
+        if not self.ready:
+            # Away ourselves, be it with the whole machine, we cannot tell who died meanwhile.
+            self._trusting_from_s = _now_s() + GRACE_S
         free = set(self._free)
         routes = await self._leases.tend(self._me, give_up=free)
         self._free -= free

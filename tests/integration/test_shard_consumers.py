@@ -8,9 +8,12 @@ import pytest
 
 from inferq.broker import leases, rabbit_consumer
 from inferq.broker.base import Broker
-from inferq.jobs import Priority
+from inferq.jobs import ErrorCode, Priority
+from inferq.messages import dead_letter
+from inferq.replays import replay
+from inferq.store import wall_ms
 from tests.batcherrig import on_streams
-from tests.deployment import Deployment, Inbox, deployment
+from tests.deployment import Deployment, Inbox, delete_queues, deployment
 from tests.proxy import proxied
 from tests.support import eventually
 
@@ -206,6 +209,49 @@ async def test_stopping_takes_nothing_more(sharded: Deployment) -> None:
     assert set(inbox.ids) == set(ids)
     await consumer.ack(inbox.got)
     await asyncio.gather(consumer.close(), next_one.ack(other.got))
+
+
+async def test_a_dead_letter_runs_again_in_its_shard(sharded: Deployment) -> None:
+    """A replay is a new job of the same input, so it comes to whoever has that shard."""
+    broker, inbox = await sharded.broker(), Inbox()
+    consumer = await sharded.shard_consumer(broker, inbox)
+    await consumer.take_on(sharded.queues_of(3))
+    (job_id,) = await accepted_in(sharded, broker, 3, 1)
+    await inbox.receives(job_id)
+    (delivery,) = inbox.got
+    letter = dead_letter(
+        delivery.body,
+        job_id=job_id,
+        reason=ErrorCode.ENGINE_CRASHED,
+        detail="it crashed",
+        queue=delivery.queue,
+        attempt=1,
+        died_ms=int(wall_ms()),
+        batcher="b",
+        history=[],
+    )
+    await consumer.bury(delivery, letter)
+    (entry,) = await broker.dead(10)
+    again = await replay(broker, sharded.names, entry.letter)
+    await inbox.receives(again)
+
+
+async def test_a_lost_message_is_published_into_its_shard(sharded: Deployment) -> None:
+    """What the record says of its queue decides."""
+    broker, inbox = await sharded.broker(), Inbox()
+    (job_id,) = await accepted_in(sharded, broker, 5, 1)
+    queues = sharded.queues_of(5)
+    if sharded.on_rabbit:
+        await delete_queues(sharded.broker_url, queues)
+    else:
+        await sharded.redis.delete(*queues)
+    (job,) = await sharded.open_jobs()
+    assert await broker.missing([job]) == {job_id}
+    await broker.requeue(job)
+    consumer = await sharded.shard_consumer(broker, inbox)
+    await consumer.take_on(queues)
+    await inbox.receives(job_id)
+    await consumer.ack(inbox.got)
 
 
 @on_streams
