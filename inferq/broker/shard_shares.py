@@ -26,9 +26,10 @@ OWN: Final = 1
 
 @dataclass(kw_only=True)
 class _Queue:
+    """``most_held`` is of the time since the last look, ``wanted`` what is to be lent to it."""
+
     first: bool
     held: int = 0
-    # The most that was held, and the least that it might hold, since the last look.
     most_held: int = 0
     quiet_looks: int = QUIET_LOOKS
     wanted: int = 0

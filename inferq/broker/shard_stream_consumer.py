@@ -221,7 +221,8 @@ class ShardStreamConsumer(StreamHolder):
                 backoff.reset()
                 await link.end()
             except AWAY as error:
-                _log.debug("shards.bell_lost", error=type(error).__name__)
+                if backoff.tries == 0:
+                    _log.warning("shards.bell_lost", error=type(error).__name__)
                 await asyncio.sleep(backoff.next_s())
             finally:
                 if link is not None:
