@@ -105,17 +105,13 @@ class RabbitBroker:
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
     ) -> RabbitConsumer:
         """Start to consume over a connection of its own; raises `OperatorError` or `Unavailable`."""
-
-        async def declare(channel: AbstractChannel) -> None:
-            await topology.declare(channel, self._names, self._queues, self._limit_jobs)
-
         started = RabbitConsumer(
             self._url,
             queues,
             prefetch=prefetch,
             name=consumer,
             deliver=deliver,
-            declare=declare,
+            declare=self._declare,
             bury=self._bury,
             setup_s=topology.declaring_s(self._queues),
         )
@@ -128,17 +124,13 @@ class RabbitBroker:
         first = {
             names.queue(names.default_model, Priority.INTERACTIVE, shard) for shard in range(names.shards)
         }
-
-        async def declare(channel: AbstractChannel) -> None:
-            await topology.declare(channel, names, self._queues, self._limit_jobs)
-
         started = RabbitShardConsumer(
             self._url,
             first=first.__contains__,
             prefetch=prefetch,
             name=consumer,
             deliver=deliver,
-            declare=declare,
+            declare=self._declare,
             bury=self._bury,
             setup_s=topology.declaring_s(self._queues),
         )
@@ -223,10 +215,13 @@ class RabbitBroker:
     async def _setup(self, link: Link, connection: AbstractConnection) -> None:
         assert isinstance(connection, PublishingConnection), "it is the class that the link was given"
         self._counter = await link.channel()
-        await topology.declare(self._counter, self._names, self._queues, self._limit_jobs)
+        await self._declare(self._counter)
         # Of its own: the publisher counts what goes over it, as the broker does.
         channel = await link.channel(publisher_confirms=True)
         self._publisher = await publisher_over(connection, channel)
+
+    async def _declare(self, channel: AbstractChannel) -> None:
+        await topology.declare(channel, self._names, self._queues, self._limit_jobs)
 
     def _require_ready(self) -> None:
         if self._publisher is None or not self._link.ready:
@@ -281,7 +276,7 @@ class RabbitBroker:
             await asyncio.sleep(GONE_S)
             channel = await self._link.connection.channel()
             try:
-                await topology.declare(channel, self._names, self._queues, self._limit_jobs)
+                await self._declare(channel)
             finally:
                 await channel.close()
             self._mended += 1
