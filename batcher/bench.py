@@ -26,6 +26,7 @@ from inferq.cpus import available_cpus
 from inferq.errors import OperatorError
 from inferq.modelfolder import MODEL_FILES, ModelFolder, Progress, resolve
 from inferq.modelspec import ModelKind, ModelSpec
+from inferq.plurals import counted
 from inferq.precision import note
 from inferq.progresspipe import reporter
 from inferq.telemetry import configure_logs
@@ -47,7 +48,7 @@ class _Watched(Engine):
         self._started_s, self._expected_s = time.perf_counter(), expected_s
 
     async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
-        shape = f"{len(rows)} x {len(rows[0])} tokens"
+        shape = f"{len(rows)} x {counted(len(rows[0]), 'token')}"
         gone_s = time.perf_counter() - self._started_s
         # Never at its end before it is: the time is a guess
         done = min(int(1000 * gone_s / self._expected_s), 990)

@@ -8,6 +8,7 @@ from typing import Final
 
 from batcher.benchreport import Fitted, Point, Report, formula
 from inferq import svg
+from inferq.plurals import counted
 
 PANEL_WIDTH: Final = 560
 HEIGHT: Final = 470
@@ -99,7 +100,7 @@ class _Panel:
         return svg.path(points, colour)
 
     def _dot(self, point: Point) -> str:
-        shape = f"{point.rows} x {point.length} tokens"
+        shape = f"{point.rows} x {counted(point.length, 'token')}"
         about = f"{shape}: measured {point.ms:.3g} ms, predicted {point.predicted_ms:.3g} ms"
         return svg.dot(self._x.at(point.tokens), self._y.at(point.ms), self._colours[point.length], about)
 

@@ -14,6 +14,7 @@ from batcher.ledger import MAX_DETAIL, Ledger
 from batcher.tally import Tally
 from inferq.jobs import FINAL, ErrorCode, JobError, Status, decode_record
 from inferq.messages import DeadLetter, Delivery, dead_letter, job_id_of
+from inferq.plurals import counted
 from inferq.steps import Moved, Origin, charge_entry, fail, give_back
 from inferq.store import wall_ms
 
@@ -47,7 +48,7 @@ class Undertaker:
             if moved.status in FINAL:
                 await self._ledger.consumer.ack(item.deliveries)
             return False
-        detail = f"{detail}; {attempt} attempts were used up"
+        detail = f"{detail}; {counted(attempt, 'attempt was', 'attempts were')} used up"
         await self._condemn(item.origin, item.deliveries, code, detail, charge=True, history=entry)
         return False
 

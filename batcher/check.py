@@ -21,6 +21,7 @@ from inferq.errors import OperatorError
 from inferq.modelfolder import MODEL_FILES, digest, resolve
 from inferq.modelspec import ModelSpec, parse
 from inferq.onnxfile import fused_attention
+from inferq.plurals import counted
 from inferq.precision import note
 from inferq.progresspipe import reporter
 
@@ -122,7 +123,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"device      {device}",
     ]
     if found["file"]:
-        fused = f"attention of {found['fused_attention']} layers fused"
+        fused = f"attention of {counted(found['fused_attention'], 'layer')} fused"
         lines.append(f"precision   {found['precision']} from {found['file']}, {fused}")
     lines += [f"note        {found[name]}" for name in ("precision_note", "note") if found[name]]
     lines += [

@@ -41,6 +41,7 @@ from batcher.wire import (
 from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import check, digest
 from inferq.modelspec import parse
+from inferq.plurals import counted
 
 RECEIVE_BYTES: Final = 1 << 20
 _PR_SET_PDEATHSIG: Final = 1
@@ -124,7 +125,7 @@ class Engine:
             return self._send(RunFailed(run_id=message.run_id, detail=detail))
         compute_ms = (time.perf_counter() - started) * 1000
         if logits.shape != (message.rows, len(model.labels)):
-            detail = f"the model gave shape {logits.shape} for {message.rows} rows"
+            detail = f"the model gave shape {logits.shape} for {counted(message.rows, 'row')}"
             return self._send(RunFailed(run_id=message.run_id, detail=detail))
         return self._send(
             Ran(

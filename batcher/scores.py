@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Final, TypedDict
 
+from inferq.plurals import counted
+
 PLACES: Final = 6
 # To round to a whole number gives the same and takes half the time of rounding to places.
 _SCALE: Final = 10**PLACES
@@ -24,7 +26,9 @@ class Scores(TypedDict):
 def scores(logits: Sequence[float], labels: Sequence[str]) -> Scores:
     """Return one row's result; ``ValueError`` when the logits are not finite or do not fit the labels."""
     if not labels or len(logits) != len(labels):
-        raise ValueError(f"the model gave {len(logits)} logits for {len(labels)} labels")
+        raise ValueError(
+            f"the model gave {counted(len(logits), 'logit')} for {counted(len(labels), 'label')}"
+        )
     if not all(map(math.isfinite, logits)):
         raise ValueError("the model gave a logit that is not a finite number")
     top = max(logits)

@@ -14,6 +14,7 @@ import numpy as np
 
 from batcher.wire import Ids, Logits
 from inferq.errors import OperatorError, first_line
+from inferq.installing import install_extra, pip_uninstall
 from inferq.trim import trimmed
 
 # Padded tokens of a batch from which on giving memory back costs little beside the run itself
@@ -69,13 +70,13 @@ def load_runtime() -> Any:
     installed = [name for name in ("onnxruntime", "onnxruntime-gpu") if _is_installed(name)]
     if len(installed) > 1:
         raise OperatorError(
-            "onnxruntime and onnxruntime-gpu overwrite each other: pip uninstall both, "
-            "then pip install 'inferq[gpu]' or 'inferq[cpu]'"
+            f"onnxruntime and onnxruntime-gpu overwrite each other: {pip_uninstall(*installed)}, "
+            f"then {install_extra('gpu')}, or without a GPU {install_extra('cpu')}"
         )
     try:
         return importlib.import_module("onnxruntime")
     except ImportError as error:
-        raise OperatorError(f"ONNX Runtime is missing ({error}): pip install 'inferq[cpu]'") from error
+        raise OperatorError(f"ONNX Runtime is missing ({error}): {install_extra('cpu')}") from error
 
 
 def _options(runtime: Any, *, threads: int, spin: bool) -> Any:
@@ -123,7 +124,7 @@ def _open(
 def _cuda_session(runtime: Any, graph: bytes | str, options: Any) -> tuple[Any | None, str, str]:
     """Return a session on the GPU, or None with the reason and the cure."""
     if _CUDA not in runtime.get_available_providers():
-        cure = "pip uninstall onnxruntime, then pip install 'inferq[gpu]'"
+        cure = f"{pip_uninstall('onnxruntime')}, then {install_extra('gpu')}"
         return None, "this ONNX Runtime is built without CUDA", cure
     cure = "check the driver with nvidia-smi"
     try:

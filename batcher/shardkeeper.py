@@ -3,7 +3,8 @@
 What is to be done `inferq.shardplan` says, once a second. A shard that goes to a living batcher is handed over in this
 order: no more is taken from its queues; what waits for a batch is given back, what runs is finished; then the lease is
 given up. One that was lost, since others took over while we were frozen or could not be heard, goes the same way
-without the last step.
+without the last step. While the engine has its rest, all shards go that way, and we are no member, so that others have
+all of them; alone, we leave them to nobody, and their jobs wait. Afterwards we come back as a newcomer.
 
 A lease says who is to consume, for the sake of caches and order; nothing is lost or answered twice should two consume
 one shard for a moment, since a job's record decides.
@@ -38,7 +39,7 @@ _log = structlog.get_logger(__name__)
 class ShardKeeper:
     """Keeps the shards of one model for one batcher.
 
-    ``give_back`` gives back what came out of some queues and waits for a batch.
+    ``give_back`` gives back what came out of some queues and waits for a batch; ``rests`` says whether nothing may run.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class ShardKeeper:
         model: str,
         me: str,
         give_back: Callable[[Collection[str]], Awaitable[None]],
+        rests: Callable[[], bool],
     ) -> None:
         self._leases, self._consumer, self._names = leases, consumer, names
-        self._model, self._me, self._give_back = model, me, give_back
+        self._model, self._me, self._give_back, self._rests = model, me, give_back, rests
         self._consumed: set[int] = set()
         self._letting_go: dict[int, asyncio.Task[None]] = {}
         self._free: set[int] = set()
@@ -79,7 +81,7 @@ class ShardKeeper:
         while True:
             self._changed.clear()
             try:
-                await self._tend()
+                await (self._hand_all_over() if self._rests() else self._tend())
             except Unavailable as error:
                 self._trusting_from_s = _now_s() + GRACE_S
                 _log.debug("shards.not_renewed", error=error.detail)
@@ -99,10 +101,7 @@ class ShardKeeper:
         if not self.ready:
             # Away ourselves, be it with the whole machine, we cannot tell who died meanwhile.
             self._trusting_from_s = _now_s() + GRACE_S
-        free = set(self._free)
-        routes = await self._leases.tend(self._me, give_up=free)
-        self._free -= free
-        self._told_s = _now_s()
+        routes = await self._renew()
         found = self._plan(routes)
         if found.claim:
             routes = await self._leases.tend(self._me, claim=found.claim)
@@ -111,6 +110,24 @@ class ShardKeeper:
         self._stop(found.let_go & self._consumed, "given")
         # One that is still being let go of is taken on again only when that is over.
         await self._take_on(routes.of(self._me) - found.let_go - self._consumed - self._letting_go.keys())
+
+    async def _hand_all_over(self) -> None:
+        """Let go of everything; once that is done, be no member, to whom others would leave a part."""
+        self._stop(self._consumed, "given")
+        if self._letting_go:
+            await self._renew()
+            return
+        # Once a second all the same: it tells whether Redis could be asked meanwhile.
+        await self._leases.leave(self._me)
+        self._free.clear()
+        self._told_s = _now_s()
+
+    async def _renew(self) -> Routes:
+        free = set(self._free)
+        routes = await self._leases.tend(self._me, give_up=free)
+        self._free -= free
+        self._told_s = _now_s()
+        return routes
 
     def _plan(self, routes: Routes) -> Plan:
         return plan(

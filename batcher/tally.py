@@ -50,6 +50,10 @@ class Tally:
         """A job came out of a queue."""
         self.seen_ms[queue] = max(created_ms, self.seen_ms.get(queue, 0))
 
+    def gave_back(self, queue: str, created_ms: int) -> None:
+        """A job went back into its queue, which is seen no further than to there."""
+        self.seen_ms[queue] = min(created_ms, self.seen_ms.get(queue, created_ms))
+
     def closed(self, age_s: float) -> None:
         """A batch closed; its oldest job had waited so long in the window."""
         self.totals.window_age_ms += age_s * 1000

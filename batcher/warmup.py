@@ -26,6 +26,7 @@ from batcher.grid import Bounds, Shape, powers
 from batcher.layout import Layout, LayoutRefused, candidates, choose, unmeasured, widened
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
+from inferq.plurals import counted
 
 # A run that takes longer would not be of use in a service.
 RUN_TIMEOUT_MS: Final = 60_000.0
@@ -89,7 +90,7 @@ async def warm_up(
         layout = unmeasured(sessions)
         if not await rig.arrange(layout):
             raise OperatorError(
-                f"the engine cannot run {layout.runs} batches at a time: lower INFERQ_SESSIONS"
+                f"the engine cannot run {counted(layout.runs, 'batch', 'batches')} at a time: lower INFERQ_SESSIONS"
             )
         if simulated is not None:
             lane = await _simulated_grid(rig, layout, simulated, max_rows=max_rows)
@@ -155,8 +156,8 @@ class _Rig:
             answer = await self._engine.run(ids, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
         except (BatchRaised, EngineLost) as error:
             raise OperatorError(
-                f"the model fails on {rows} x {length} tokens: {error}: see what inferq model check says, or lower"
-                " INFERQ_MAX_BATCH_TOKENS"
+                f"the model fails on {rows} x {counted(length, 'token')}: {error}:"
+                " see what inferq model check says, or lower INFERQ_MAX_BATCH_TOKENS"
             ) from error
         return answer.compute_ms
 
@@ -181,7 +182,7 @@ async def _best(
             grids[alone] = await _grid(rig, 1, bounds.shapes(), wide=True)
     if not grids:
         raise OperatorError(
-            f"no layout of {threads} threads fits in memory: lower INFERQ_SESSIONS or INFERQ_THREADS"
+            f"no layout of {counted(threads, 'thread')} fits in memory: lower INFERQ_SESSIONS or INFERQ_THREADS"
         )
     measured = {candidate: bounds.rate(candidate, grid) for candidate, grid in grids.items()}
     best = choose(measured)

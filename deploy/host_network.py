@@ -26,14 +26,16 @@ def main() -> None:
         service.pop("ports", None)
         service.pop("hostname", None)
         service["network_mode"] = "host"
+        if "build" in service:
+            service["build"]["network"] = "host"
         service["extra_hosts"] = [f"{one}:{LOOPBACK}" for one in ("rabbitmq", "redis", "ingress")]
         if name == "rabbitmq":
             service["environment"].update(RABBITMQ)
             config = Path("deploy/rabbitmq.conf").read_text(encoding="utf-8")
             config = config.replace("default = 5672", f"default = {LOOPBACK}:5672")
-            (folder / "rabbitmq.conf").write_text(
-                f"{config}management.tcp.ip = {LOOPBACK}\n", encoding="utf-8"
-            )
+            # The images have the plugin for Prometheus as well, which listens at a port of its own.
+            config += f"management.tcp.ip = {LOOPBACK}\nprometheus.tcp.ip = {LOOPBACK}\n"
+            (folder / "rabbitmq.conf").write_text(config, encoding="utf-8")
             service["volumes"] = [
                 volume.replace("./deploy/rabbitmq.conf", str(folder / "rabbitmq.conf"))
                 for volume in service["volumes"]

@@ -167,6 +167,15 @@ def process_identity(pid: int) -> str | None:
     return None if gone else f"{boot} {start_ticks}"
 
 
+def our_child(pid: int) -> bool:
+    """Say whether the id is still that of a child of ours, which nobody else can have until it is waited for."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 async def _exit_noticed(pid: int) -> None:
     """Return when our child ``pid`` has probably ended; the caller polls."""
     try:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from inferq.errors import OperatorError, first_line
 from inferq.hubcache import MANIFEST
+from inferq.installing import install_extra
 from inferq.modelfolder import (
     CONFIG_FILE,
     MODEL_FILE,
@@ -268,7 +269,7 @@ def _extra() -> tuple[Any, Any]:
     """Return torch and transformers; `OperatorError` when the extra is not installed."""
     missing = [name for name in ("torch", "transformers", "onnx") if importlib.util.find_spec(name) is None]
     if missing:
-        raise OperatorError(f"exporting needs {', '.join(missing)}: pip install 'inferq[export]'")
+        raise OperatorError(f"exporting needs {', '.join(missing)}: {install_extra('export')}")
     transformers: Any = importlib.import_module("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

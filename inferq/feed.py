@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 from redis.exceptions import RedisError
 
+from inferq.awaycures import REDIS_AWAY
 from inferq.backoff import Backoff
 from inferq.channels import Channels
 from inferq.errors import Unavailable, Undecodable
@@ -171,7 +172,7 @@ class Feed:
                 await self._follow(backoff)
             except (*_AWAY, Unavailable) as error:
                 if self._ready.is_set() or backoff.tries == 0:
-                    _log.warning("feed.lost", error=type(error).__name__)
+                    _log.warning("feed.lost", error=type(error).__name__, cure=REDIS_AWAY)
             self._ready.clear()
             await asyncio.sleep(backoff.next_s())
 

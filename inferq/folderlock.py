@@ -12,10 +12,10 @@ from inferq.errors import OperatorError
 
 
 class FolderLock:
-    """An exclusive hold on a data folder, which is made if need be."""
+    """An exclusive hold on a data folder, which is made if need be; ``other`` says how to have another one."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, other: str = "choose another folder") -> None:
+        self._folder, self._other = folder, other
         self._descriptor: int | None = None
 
     @property
@@ -42,7 +42,7 @@ class FolderLock:
             holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise OperatorError(
-                f"the folder {self._folder} is in use by process {holder}; stop it or choose another folder"
+                f"the folder {self._folder} is in use by process {holder}; stop it or {self._other}"
             ) from None
         except OSError as error:
             os.close(descriptor)

@@ -50,6 +50,20 @@ class BatcherCache(CacheTotals, kw_only=True):
     hit_us: float = 0.0
 
 
+class BreakerFigures(msgspec.Struct, kw_only=True):
+    """A circuit breaker of a process, by what it leads to; the counts are since the process started.
+
+    ``half_open_in_s`` is how long it stays open, 0 when it is not.
+    """
+
+    name: str
+    state: str
+    failures: int
+    successes: int
+    opened: int
+    half_open_in_s: float
+
+
 class BatcherBeat(msgspec.Struct, kw_only=True):
     """A batcher: what it runs, what it holds, and how far into each queue it has seen.
 
@@ -82,16 +96,18 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     cache: BatcherCache = msgspec.field(default_factory=BatcherCache)
     shard_count: int = 1
     shards: list[int] = []
+    breakers: list[BreakerFigures] = []
 
 
 class IngressBeat(msgspec.Struct, kw_only=True):
-    """An ingress: jobs queued a second, over the last ten, and its lookups in the shared cache."""
+    """An ingress: jobs queued a second, over the last ten, its lookups in the shared cache, and its breakers."""
 
     id: str
     at_ms: int
     arrival_rate: float
     cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
     shard_count: int = 1
+    breakers: list[BreakerFigures] = []
 
 
 Beat = TypeVar("Beat", BatcherBeat, IngressBeat)

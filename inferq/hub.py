@@ -31,6 +31,7 @@ from huggingface_hub.utils.tqdm import tqdm as hub_bar
 
 from inferq.errors import OperatorError, first_line
 from inferq.hubcache import COMMIT, MANIFEST, HubCache, Manifest, digest_of, models_dir
+from inferq.installing import install_extra
 from inferq.modelfolder import CONFIG_FILE, MODEL_FILE, ModelFolder, Progress, check, no_progress
 from inferq.modelspec import ModelSpec
 
@@ -158,9 +159,7 @@ def _wanted_files(repo: str, siblings: list[RepoSibling]) -> tuple[list[_Wanted]
     if _SAFETENSORS not in by_name:
         raise OperatorError(f"{repo} has neither an ONNX file nor {_SAFETENSORS}: choose another repository")
     if importlib.util.find_spec("torch") is None:
-        raise OperatorError(
-            f"{repo} has no ONNX file, and making one needs torch: pip install 'inferq[export]'"
-        )
+        raise OperatorError(f"{repo} has no ONNX file, and making one needs torch: {install_extra('export')}")
     return [*wanted, _Wanted(sibling=by_name[_SAFETENSORS], target=_SAFETENSORS)], True
 
 

@@ -18,7 +18,8 @@ from typing import Final
 
 from inferq import runfile
 from inferq.addresses import host_port
-from inferq.childprocess import inherited_env
+from inferq.awaycures import away_cures
+from inferq.childprocess import inherited_env, our_child
 from inferq.errors import OperatorError, first_of
 from inferq.folderlock import FolderLock
 from inferq.modelspec import ModelKind
@@ -84,7 +85,7 @@ class LocalPipeline:
         self._ports_auto = ports_auto
         self._say = say
         self._on_line = on_line
-        self._lock = FolderLock(self._state_dir)
+        self._lock = FolderLock(self._state_dir, other="choose another folder with --state")
         self._stack = AsyncExitStack()
         self._supervisors: dict[str, Supervisor] = {}
         self._services: list[ServiceChild] = []
@@ -151,6 +152,7 @@ class LocalPipeline:
 
     async def stop(self) -> None:
         """Stop everything in order, ingress first and servers last, each in bounded time."""
+        self.retire()
         for task in self._keeping:
             task.cancel()
         if self._keeping:
@@ -158,11 +160,17 @@ class LocalPipeline:
         self._keeping.clear()
         await self._stack.aclose()
 
+    def retire(self) -> None:
+        """Start nothing again that dies: it is about to be stopped."""
+        for supervisor in self._supervisors.values():
+            supervisor.retire()
+
     def kill(self) -> None:
         """Kill every child now; `stop` then ends at once."""
+        self.retire()
         for supervisor in self._supervisors.values():
             pid = supervisor.child.pid
-            if pid is not None and _our_child(pid):
+            if pid is not None and our_child(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -223,6 +231,7 @@ class LocalPipeline:
             port=place.port,
             record=self._state_dir / f"{place.name}.pid",
             on_line=self._on_line,
+            cures=away_cures(self._wanted),
         )
         self._services.append(service)
         self._supervise(place.name, service)
@@ -289,12 +298,3 @@ async def _stop_together(children: list[ServiceChild]) -> None:
     async with asyncio.TaskGroup() as group:
         for child in children:
             group.create_task(child.stop())
-
-
-def _our_child(pid: int) -> bool:
-    """Say whether the id is still that of a child of ours, which nobody else can have until it is waited for."""
-    try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from inferq.errors import OperatorError, first_line
+from inferq.installing import install_extra, pip_install
 from inferq.modelfolder import MODEL_FILES, layers
 from inferq.onnxfile import external_files, fused_attention, operators
 
@@ -43,7 +44,7 @@ def convert(folder: Path, config: dict[str, Any], precision: str) -> int:
     """
     missing = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
     if missing:
-        raise OperatorError(f"making {precision} needs {', '.join(missing)}: pip install {' '.join(missing)}")
+        raise OperatorError(f"making {precision} needs {', '.join(missing)}: {pip_install(*missing)}")
     source, target = folder / MODEL_FILES["fp32"], folder / MODEL_FILES[precision]
     with tempfile.TemporaryDirectory(prefix=".convert-", dir=folder) as name:
         place = Path(name)
@@ -73,7 +74,7 @@ def check_fused(found: int, config: dict[str, Any]) -> None:
     wanted = layers(config)
     if wanted and found != wanted and config.get("model_type") in FUSED_TYPES:
         raise OperatorError(
-            f"only {found} of {wanted} attention layers fused: install the pinned 'inferq[export]', and export "
+            f"only {found} of {wanted} attention layers fused: {install_extra('export')}, and export "
             "from the Hugging Face id"
         )
 

@@ -17,6 +17,7 @@ import uvloop
 from inferq.commandline import parse_flags
 from inferq.errors import OperatorError, first_of
 from inferq.loading import load_settings
+from inferq.redis import check_login
 from inferq.settings import Settings, exposed, require_servers, unknown
 from inferq.telemetry import configure_logs
 
@@ -81,6 +82,7 @@ async def _until_signal(main: Service, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    await check_login(settings.redis_url)
     await main(settings, stopping)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from inferq.childprocess import ChildProcess
 from inferq.errors import OperatorError
 from inferq.probe import ask, reachable
+from inferq.sparsely import Sparsely
 
 OnLine = Callable[[str, str], None]
 """Called with the service's name and a line that it wrote."""
@@ -20,6 +21,7 @@ OnLine = Callable[[str, str], None]
 STOP_GRACE_S: Final = 12.0
 _POLL_S: Final = 0.05
 _REPORT_EVERY_S: Final = 5.0
+_REPORT_MOST_S: Final = 60.0
 _LONGEST_LINE: Final = 16_384
 _DRAIN_S: Final = 1.0
 _QUIET_S: Final = 0.1
@@ -29,7 +31,7 @@ class ServiceChild:
     """A service that listens on ``host:port`` and answers `/readyz` there.
 
     Its output comes through one pipe for all its lives, so that neither a restart nor a grandchild that keeps
-    the pipe open loses or delays anything.
+    the pipe open loses or delays anything. ``cures`` says what to do, by the part that `/readyz` says is not well.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class ServiceChild:
         port: int,
         record: Path,
         on_line: OnLine,
+        cures: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.host, self.port = reachable(host), port
         self._argv, self._env = tuple(argv), dict(env)
         self._record = record
         self._on_line = on_line
+        self._cures = cures or {}
         self._last_line = ""
         self._news = asyncio.Event()
         self._child: ChildProcess | None = None
@@ -68,12 +72,15 @@ class ServiceChild:
         await self._child.start(self._argv, env=self._env, folder=Path.cwd())
 
     async def ready(self, within_s: float, say: Callable[[str], None]) -> None:
-        """Wait until it is ready, saying what it lacks every few seconds.
+        """Wait until it is ready, saying what it lacks after a few seconds, then ever more rarely.
 
         Raises:
             OperatorError: it ended, with its own last line, or was not ready in time.
         """
-        begun = said = time.monotonic()
+        begun = time.monotonic()
+        # Most starts take less than the first distance.
+        telling = Sparsely(first_s=_REPORT_EVERY_S, most_s=_REPORT_MOST_S)
+        telling.due(begun)
         while True:
             if self._child is None or not self._child.running:
                 raise OperatorError(await self._obituary())
@@ -82,11 +89,16 @@ class ServiceChild:
                 return
             now = time.monotonic()
             if now - begun > within_s:
-                raise OperatorError(f"{self.name} was not ready within {within_s:.0f} s: {answer.complaint}")
-            if now - said > _REPORT_EVERY_S:
-                said = now
+                raise OperatorError(
+                    f"{self.name} was not ready within {within_s:.0f} s: {self._with_cure(answer.complaint)}"
+                )
+            if telling.due(now):
                 say(f"{self.name} is not ready yet ({answer.complaint})")
             await asyncio.sleep(_POLL_S)
+
+    def _with_cure(self, complaint: str) -> str:
+        cure = next((cure for part, cure in self._cures.items() if f"{part}: " in complaint), "")
+        return f"{complaint}: {cure}" if cure else complaint
 
     async def wait(self) -> int:
         """Wait for its end and return the exit code, negative for a signal."""

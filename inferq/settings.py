@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferq.addresses import LOOPBACK, host_port
+from inferq.breaker import Limits
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
@@ -56,6 +57,10 @@ class Settings:
     max_attempts: int
     engine_timeout_ms: int
     hang_factor: int
+    breaker_failures: int
+    breaker_open_ms: int
+    breaker_successes: int
+    breaker_probes: int
     result_ttl_s: int
     job_ttl_s: int
     batchers: int
@@ -94,6 +99,16 @@ class Settings:
     def model_name(self) -> str:
         """What records and queues call the model."""
         return parse_model(self.model).name
+
+    @property
+    def breaker_limits(self) -> Limits:
+        """When a circuit breaker opens and closes."""
+        return Limits(
+            failures=self.breaker_failures,
+            open_ms=self.breaker_open_ms,
+            successes=self.breaker_successes,
+            probes=self.breaker_probes,
+        )
 
     @property
     def prefetch(self) -> int:

@@ -61,15 +61,20 @@ class Supervisor:
         self._backoff = backoff or Backoff(first_s=FIRST_WAIT_S, most_s=MOST_WAIT_S)
         self._clock_s = clock_s
         self._restarts = 0
+        self._retired = False
 
     @property
     def state(self) -> ChildState:
         """The child now."""
         return ChildState(pid=self.child.pid, restarts=self._restarts)
 
+    def retire(self) -> None:
+        """Start nothing again from now on, and say nothing of deaths; the child is left as it is."""
+        self._retired = True
+
     async def keep(self) -> None:
-        """Start the child again whenever it dies, until cancelled; the child is then left as it is."""
-        while True:
+        """Start the child again whenever it dies, until cancelled or retired; the child is then left as it is."""
+        while not self._retired:
             begun_s = self._clock_s()
             code = await self.child.wait()
             if self._clock_s() - begun_s >= FORGIVEN_AFTER_S:
@@ -77,10 +82,12 @@ class Supervisor:
             await self._revive(f"died with {how_it_ended(code)}")
 
     async def _revive(self, what: str) -> None:
-        while True:
+        while not self._retired:
             wait_s = self._backoff.next_s()
             self._say(f"{self.name} {what}; restart in {wait_s:.1f} s")
             await asyncio.sleep(wait_s)
+            if self._retired:
+                return
             try:
                 await self.child.start()
             except (OperatorError, OSError) as error:

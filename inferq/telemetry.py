@@ -43,6 +43,8 @@ _SIZES: Final = (1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 256)
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # What structlog gives several lines.
 _BLOCKS: Final = ("exception", "stack")
+# How aiormq's lines begin that come, as errors, with every failed try and every connection that the broker closes.
+_OF_CONNECTIONS: Final = ("error when creating transport", "Unexpected connection close from remote")
 
 
 def configure_logs(*, service: str, level: str, style: str) -> None:
@@ -101,6 +103,12 @@ def configure_logs(*, service: str, level: str, style: str) -> None:
         "huggingface_hub",
     ):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("aiormq.connection").addFilter(_untold_elsewhere)
+
+
+def _untold_elsewhere(record: logging.LogRecord) -> bool:
+    """Say whether a line of the AMQP library tells more than that a connection failed, which we tell ourselves."""
+    return not str(record.msg).startswith(_OF_CONNECTIONS)
 
 
 def _named(service: str) -> structlog.types.Processor:
@@ -159,6 +167,13 @@ class Metrics:
         folder = os.environ.get(SUMMED_IN, "")
         self._exposed = _summed(folder, identity) if folder else self.registry
         self.jobs = self.counter("jobs", "Jobs that reached a status here", "status")
+        self.breaker_state = self.worst_gauge(
+            "breaker_state", "State of a circuit breaker: 0 closed, 1 half-open, 2 open", "name"
+        )
+        self.breaker_opened = self.counter("breaker_opened", "How often a circuit breaker opened", "name")
+        self.breaker_outcomes = self.counter(
+            "breaker_outcomes", "What came back through a circuit breaker, and counted", "name", "outcome"
+        )
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         """Make a counter; Prometheus adds `_total`."""
@@ -171,6 +186,10 @@ class Metrics:
     def common_gauge(self, name: str, text: str, *labels: str) -> Gauge:
         """Make a gauge of the whole deployment, only ever set; of what several processes set, the last counts."""
         return Gauge(f"inferq_{name}", text, labels, registry=self.registry, multiprocess_mode="mostrecent")
+
+    def worst_gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Make a gauge that is the worse the higher it is; of what several living processes set, the highest counts."""
+        return Gauge(f"inferq_{name}", text, labels, registry=self.registry, multiprocess_mode="livemax")
 
     def seconds(self, name: str, text: str, *labels: str) -> Histogram:
         """Make a histogram of seconds."""

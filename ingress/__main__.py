@@ -3,13 +3,15 @@
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
+from inferq.awaycures import away_cures
 from inferq.background import end
 from inferq.backoff import Backoff
-from inferq.broker import make_broker, open_when_there
+from inferq.broker import Broker, make_broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.heartbeats import CacheTotals
@@ -21,11 +23,13 @@ from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
+from inferq.strays import strays
 from inferq.telemetry import Metrics
 from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
+from ingress.circuits import Circuits
 from ingress.events import Events
 from ingress.idempotency import Idempotency
 from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
@@ -36,6 +40,7 @@ from ingress.quota import Quotas
 from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
+from ingress.visitors import Visitors
 from ingress.waits import Waits
 from ingress.webhookdoor import WebhookDoor
 
@@ -57,11 +62,17 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     identity = process_id()
     # Who holds a probe port is alone in holding it.
     metrics = Metrics(identity=str(settings.probe_port or ""))
-    redis = connect(settings.redis_url)
-    store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
+    circuits = Circuits(
+        settings.breaker_limits, metrics, broker_apart=settings.broker_url != settings.redis_url
+    )
+    # What nobody asked for goes beside the breaker: it sees whether Redis is there.
+    beside_redis = connect(settings.redis_url)
+    redis = connect(settings.redis_url, gate=circuits.redis)
+    ttls = {"job_ttl_s": settings.job_ttl_s, "result_ttl_s": settings.result_ttl_s}
+    beside_store, store = (Store(client, settings.names, **ttls) for client in (beside_redis, redis))
     broker = make_broker(settings, store)
     keys = KeyRing.of(settings)
-    stats = Stats(broker, store, metrics, process_id=identity)
+    stats = Stats(broker, store, metrics, circuits, beside=beside_redis, process_id=identity)
     cache = SharedCache(store, metrics, serving=lambda: stats.served) if settings.cache == "shared" else None
     submits = Submits(
         broker,
@@ -72,16 +83,18 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         webhooks=WebhookDoor(Policy.of(settings), Outbox(redis, settings.names)),
         limit_jobs=settings.queue_limit,
         rates=lambda: stats.rates,
+        circuit=circuits.broker,
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
-    feed = Feed(store, settings.redis_url, metrics=metrics)
-    waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
+    feed = Feed(beside_store, settings.redis_url, metrics=metrics)
+    waits, events = Waits(feed, metrics, circuits.redis), Events(feed, keys, metrics, circuits.redis)
     keys.on_change(events.keys_changed)
 
     def endpoint(form: Form) -> SubmitEndpoint:
         return SubmitEndpoint(form, keys, idempotency, waits, counts)
 
+    origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     parts = Parts(
         infer=endpoint(Single(submits, stream_url=settings.stream_url)),
         batch=endpoint(Batch(submits, stream_url=settings.stream_url)),
@@ -89,30 +102,34 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         events=events,
         stats=stats,
         keys=keys,
+        visitors=Visitors(origins, host=settings.host),
         stream_url=settings.stream_url,
     )
 
     async def checks() -> dict[str, str]:
         try:
-            await store.ping()
+            await beside_store.ping()
         except Unavailable as error:
             return {"redis": error.detail, "broker": "unknown"}
-        return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+        found = {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+        return found | dict.fromkeys(circuits.open, "circuit open")
 
     def about() -> dict[str, list[int]]:
         return {"unowned_shards": stats.unowned} if settings.by_hash else {}
 
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
-    origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     letters = Letters(broker, settings.names, keys, origins, host=settings.host)
     app = make_app(parts, metrics, checks, about, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
-            opening = tasks.create_task(open_when_there(broker, stopping, _log))
+            opening = tasks.create_task(
+                open_when_there(broker, stopping, _log, cure=away_cures(settings)["broker"])
+            )
             background = [
                 opening,
-                tasks.create_task(_warn(store)),
+                tasks.create_task(_warn(beside_store)),
+                tasks.create_task(_fetch_strays(beside_store, broker, opening)),
                 tasks.create_task(keys.watch()),
                 tasks.create_task(feed.run()),
                 tasks.create_task(_dismiss(stopping, waits, events)),
@@ -121,9 +138,10 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
                         lambda: submits.queued_jobs,
                         lambda: submits.gate.jobs,
                         cache.totals if cache is not None else CacheTotals(),
+                        submits.door.look,
                     )
                 ),
-                tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
+                tasks.create_task(Sweeper(beside_store, broker, metrics, process_id=identity).run()),
             ]
             shared = settings.ingresses > 1
             if shared:
@@ -137,6 +155,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     finally:
         await broker.close()
         await redis.aclose()
+        await beside_redis.aclose()
     _log.info("ingress.stopped")
 
 
@@ -168,6 +187,17 @@ async def _warn(store: Store) -> None:
             for weakness in found:
                 _log.warning("ingress.redis_may_lose_jobs", detail=weakness.detail, cure=weakness.cure)
             return
+
+
+async def _fetch_strays(store: Store, broker: Broker, opening: asyncio.Task[None]) -> None:
+    """Tell of jobs that no queue of this broker holds, once it is open, and have the sweeper look at them at once."""
+    await asyncio.wait({opening})
+    with suppress(Unavailable):
+        found = await strays(store, broker)
+        if found:
+            detail = "the sweeper publishes them again; was INFERQ_BROKER_URL changed while jobs waited?"
+            _log.warning("ingress.jobs_in_no_queue", jobs=len(found), first=found[0], detail=detail)
+            await store.look_again(dict.fromkeys(found, 0.0))
 
 
 if __name__ == "__main__":

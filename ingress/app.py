@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferq.errors import HttpError
+from inferq.errors import Forbidden, HttpError
 from inferq.keyring import KeyRing, the_one
 from inferq.server import About, Checks, probe_routes
 from inferq.telemetry import Metrics
@@ -21,13 +21,14 @@ from ingress.events import Events
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
 from ingress.jobs import Jobs
 from ingress.stats import Stats
+from ingress.visitors import Visitors
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What answers; ``stream_url`` is what the notifier's addresses begin with."""
+    """What answers; ``stream_url`` is what the notifier's addresses begin with, ``visitors`` judges who has no key."""
 
     infer: SubmitEndpoint
     batch: SubmitEndpoint
@@ -35,6 +36,7 @@ class Parts:
     events: Events
     stats: Stats
     keys: KeyRing
+    visitors: Visitors
     stream_url: str
 
 
@@ -50,12 +52,17 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks, about: About = d
         parts.keys.caller(the_one(request.scope["headers"]))
         return Response(await parts.stats.render(), media_type="application/json")
 
+    async def overview(request: Request) -> Response:
+        parts.keys.caller(the_one(request.scope["headers"]))
+        return Response(parts.stats.overview(), media_type="application/json")
+
     return [
         Route(INFER_PATH, parts.infer, methods=["POST"]),
         Route(BATCH_PATH, parts.batch, methods=["POST"]),
         Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
         Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
         Route("/v1/stats", statistics, methods=["GET"]),
+        Route("/stats", overview, methods=["GET"]),
         *probe_routes(metrics, checks, about),
         *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),
     ]
@@ -82,6 +89,12 @@ def make_app(
     others.router.redirect_slashes = False
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not parts.keys.keys:
+            try:
+                parts.visitors.admit(scope["method"], scope["headers"])
+            except Forbidden as error:
+                await problems.response(error)(scope, receive, send)
+                return
         if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in submits:
             await submits[scope["path"]](scope, receive, send)
         else:

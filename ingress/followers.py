@@ -16,6 +16,7 @@ from inferq.errors import Unavailable
 from inferq.feed import Feed
 from inferq.follower import Follower
 from inferq.httplimits import HttpLimits
+from inferq.plurals import counted
 
 # Streams and waits each get one part of so many.
 PARTS: Final = 4
@@ -48,7 +49,9 @@ class Followers:
         if self.closed:
             raise NoPlace("this process is stopping")
         if len(self._following) >= self._most:
-            raise NoPlace(f"{self._most} clients follow jobs here already, and no more may")
+            raise NoPlace(
+                f"{counted(self._most, 'client follows', 'clients follow')} jobs here already, and no more may"
+            )
         follower = Follower(self._feed, job_id)
         self._following.add(follower)
         self._count(len(self._following))

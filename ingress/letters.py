@@ -1,12 +1,12 @@
 """What the page of operations shows of dead letters, and does with them.
 
-They are everybody's, so only an admin's key may see or touch them. Without keys they are open on loopback alone. A
-browser sends what any page tells it to, and without keys nothing else says who asks: what changes something has to come
-as JSON, which a page of another origin cannot send without asking first, and from an origin that is this service's own.
+They are everybody's, so only an admin's key may see or touch them. Without keys they are open on loopback alone, within
+the rules of `ingress.visitors` and one more: a page of another origin may not even look, since that is work for the
+broker. What changes something has to come as JSON, which such a page cannot send without asking first.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -17,35 +17,29 @@ from starlette.routing import Route
 
 from inferq.addresses import LOOPBACK
 from inferq.broker import Broker
-from inferq.errors import CallerError, FieldError, HttpError, InvalidRequest, Unavailable, Undecodable
+from inferq.errors import FieldError, Forbidden, InvalidRequest, Unavailable
 from inferq.jobs import isoformat
 from inferq.keyring import KeyRing, the_one
 from inferq.messages import DeadLetter
 from inferq.names import DEAD_LIMIT, Names
 from inferq.origins import Origins
-from inferq.replays import replay
+from inferq.replays import MOST_AT_ONCE, replay
 from ingress import bodies
 from ingress.heads import head_of
 from ingress.requests import check_headers
 
 MOST_SHOWN: Final = 100
-MOST_CHOSEN: Final = 100
+MOST_CHOSEN: Final = MOST_AT_ONCE
 MOST_BODY_BYTES: Final = 16 * 1024
 
 _log = structlog.get_logger(__name__)
 
 
-class Forbidden(CallerError):
-    """The caller is known, and may not do this."""
-
-    code, status, title = "forbidden", 403, "This is not allowed"
-
-
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a replay or a drop: whose letters."""
+    """Body of a replay or a drop: whose letters. Messages without an id become letters with an empty one."""
 
     job_ids: Annotated[
-        list[Annotated[str, msgspec.Meta(min_length=1, max_length=100)]],
+        list[Annotated[str, msgspec.Meta(max_length=100)]],
         msgspec.Meta(min_length=1, max_length=MOST_CHOSEN),
     ]
 
@@ -95,52 +89,41 @@ class Letters:
         """Answer with the oldest letters and how many there are."""
         self._admit(request)
         async with _Turn(self._turn):
-            letters = [entry.letter for entry in await self._broker.dead(MOST_SHOWN)]
+            # Before the look: RabbitMQ does not count what is in somebody's hands, nor at once what was put back.
             count = await self._broker.dead_count()
+            letters = [entry.letter for entry in await self._broker.dead(MOST_SHOWN)]
         return _json({"count": max(count, len(letters)), "letters": [_shown(letter) for letter in letters]})
 
     async def replay(self, request: Request) -> Response:
         """Run jobs again, each as a new job; answer which became which, and which did not."""
         chosen = await self._chosen(request)
-        replayed: dict[str, str] = {}
-        failed: list[Failure] = []
         async with _Turn(self._turn):
-            found = {
+            letters = {
                 entry.letter.job_id: entry.letter
                 for entry in await self._broker.dead(DEAD_LIMIT)
                 if entry.letter.job_id in chosen
             }
-            try:
-                for job_id in chosen:
-                    letter = found.get(job_id)
-                    if letter is None:
-                        failed.append(Failure(job_id=job_id, detail="there is no such dead letter"))
-                        continue
-                    try:
-                        replayed[job_id] = await replay(self._broker, self._names, letter)
-                    except Undecodable as error:
-                        failed.append(Failure(job_id=job_id, detail=f"cannot run again: {error.reason}"))
-                    except HttpError as error:
-                        failed.append(Failure(job_id=job_id, detail=error.detail))
-            finally:
-                # Whatever went wrong: what runs again is no dead letter any more.
-                if replayed:
-                    await self._broker.drop_dead(set(replayed))
-        _log.info("dead_letters.replayed", count=len(replayed), failed=len(failed))
-        return _json({"replayed": replayed, "failed": failed})
+            found = await replay(
+                self._broker, self._names, [letters[one] for one in chosen if one in letters]
+            )
+        failed = _failures(found.failed) + _missing(chosen, letters)
+        _log.info("dead_letters.replayed", count=len(found.replayed), failed=len(failed))
+        return _json({"replayed": found.replayed, "failed": failed})
 
     async def drop(self, request: Request) -> Response:
         """Remove letters for good."""
         chosen = await self._chosen(request)
         async with _Turn(self._turn):
             dropped = {letter.job_id for letter in await self._broker.drop_dead(set(chosen))}
-        missing = [
-            Failure(job_id=one, detail="there is no such dead letter") for one in chosen if one not in dropped
-        ]
         _log.info("dead_letters.dropped", count=len(dropped))
-        return _json({"dropped": sorted(dropped), "failed": missing})
+        return _json({"dropped": sorted(dropped), "failed": _missing(chosen, dropped)})
 
     def _admit(self, request: Request) -> None:
+        headers = request.headers
+        if not all(map(self._origins.allow, headers.getlist("origin"))):
+            raise Forbidden("a page of this origin may not do this: see INFERQ_ORIGINS")
+        if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+            raise Forbidden("this is for pages of the service alone")
         caller = self._keys.caller(the_one(request.scope["headers"]))
         if not caller.admin:
             raise Forbidden("dead letters are everybody's: give the key of an admin")
@@ -150,11 +133,7 @@ class Letters:
     async def _chosen(self, request: Request) -> Sequence[str]:
         """Read whose letters are meant; each once, in their order."""
         self._admit(request)
-        headers, head = request.headers, head_of(request.scope["headers"])
-        if not all(map(self._origins.allow, headers.getlist("origin"))):
-            raise Forbidden("a page of this origin may not do this: see INFERQ_ORIGINS")
-        if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
-            raise Forbidden("this is for pages of the service alone")
+        head = head_of(request.scope["headers"])
         check_headers(head.content_type or b"none", head.content_encoding)
         try:
             body = await bodies.read(request.receive, declared=head.length, most_bytes=MOST_BODY_BYTES)
@@ -177,6 +156,14 @@ class _Turn:
 
     async def __aexit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def _missing(chosen: Iterable[str], found: Container[str]) -> list[Failure]:
+    return _failures({one: "there is no such dead letter" for one in chosen if one not in found})
+
+
+def _failures(details: Mapping[str, str]) -> list[Failure]:
+    return [Failure(job_id=job_id, detail=detail) for job_id, detail in details.items()]
 
 
 def _shown(letter: DeadLetter) -> Shown:

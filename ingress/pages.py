@@ -33,6 +33,8 @@ _KINDS: Final = {
     ".svg": "image/svg+xml",
 }
 _EVERYWHERE: Final = ("0.0.0.0", "::")
+# Where a notifier is whose address names no port.
+_PORTS: Final = {"ws": 80, "wss": 443}
 # What an address is made of: a `Host` of anything else is not repeated.
 _HOST: Final = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _NOTHING: Final = re.compile(r"q=0(?:\.0{0,3})?", re.IGNORECASE)
@@ -76,10 +78,10 @@ class Pages:
             b"".join(f"{name}\0{file.digest}\0".encode() for name, file in self._assets.items())
         ).hexdigest()[:16]
         address = urlsplit(stream_url)
-        self._scheme, self._port = address.scheme, address.port
+        self._scheme, self._port = address.scheme, address.port or _PORTS.get(address.scheme, 0)
         self._notifier = None if address.hostname in _EVERYWHERE else _origin(address)
         # A page finds a notifier that listens everywhere at the host that it came from itself.
-        notifier = stream_url if self._notifier else f"{address.scheme}://*:{address.port}"
+        notifier = stream_url if self._notifier else f"{self._scheme}://*:{self._port}"
         told = {"WEB": f"web/{self._version}", "NOTIFIER": notifier, "BROKER_UI": broker_ui_url}
         self._pages = {
             (path, keyed): File.of(name, _filled(found[name], told | {"KEYED": "yes" if keyed else "no"}))
@@ -110,14 +112,14 @@ class Pages:
         if notifier is None:
             host = _HOST.fullmatch(request.headers.get("host", ""))
             name = host[1].strip("[]") if host else "localhost"
-            notifier = f"{self._scheme}://{host_port(name, self._port or 0)}"
+            notifier = f"{self._scheme}://{host_port(name, self._port)}"
         return "; ".join(
             (
                 "default-src 'none'",
                 "script-src 'self'",
                 "style-src 'self'",
                 f"connect-src 'self' {notifier}",
-                "img-src 'self' data:",
+                "img-src 'self'",
                 "base-uri 'none'",
                 "form-action 'none'",
                 "frame-ancestors 'none'",

@@ -12,6 +12,7 @@ from typing import Final
 
 from inferq.apikeys import Caller
 from inferq.errors import QuotaExceeded
+from inferq.plurals import counted
 
 # Nobody knows when an unfinished job ends.
 JOBS_RETRY_S: Final = 1
@@ -53,10 +54,10 @@ def settle(caller: Caller, jobs: int, verdict: Sequence[int]) -> Standing:
     if outcome == 1:
         return now
     if outcome == 0:
-        limit, what = caller.rate_per_s, f"this key may submit {caller.rate_per_s} jobs a second"
+        limit, what = caller.rate_per_s, f"this key may submit {counted(caller.rate_per_s, 'job')} a second"
         retry_after_s = max(1, math.ceil(wait_ms / 1000))
     else:
-        limit, what = caller.jobs, f"this key may have {caller.jobs} unfinished jobs"
+        limit, what = caller.jobs, f"this key may have {counted(caller.jobs, 'unfinished job')}"
         retry_after_s = JOBS_RETRY_S
     if jobs > limit:
         what += f": {jobs} at once can never pass, send fewer"

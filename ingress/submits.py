@@ -16,6 +16,7 @@ import msgspec
 
 from inferq.apikeys import Caller
 from inferq.broker import Broker
+from inferq.circuit import Circuit
 from inferq.deadline import Deadlines
 from inferq.errors import DeadlineUnreachable, HttpError, InvalidRequest, QueueFull, Unavailable
 from inferq.jobs import BIRTHS, Birth, Job, Priority
@@ -24,6 +25,7 @@ from inferq.names import Names
 from inferq.steps import Origin
 from inferq.telemetry import Metrics
 from ingress.admission import Crowded, Gate, Rates, retry_after_s, wait_ms, whole_s
+from ingress.brokerdoor import BrokerDoor
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
 from ingress.requests import InferRequest, check_model, wants_webhook, within
@@ -56,7 +58,10 @@ def new_seed() -> Seed:
 
 
 class Submits:
-    """Accepts jobs, or says why not; ``rates`` are what the batchers did at the last look."""
+    """Accepts jobs, or says why not; ``rates`` are what the batchers did at the last look.
+
+    ``circuit`` leads to the broker where that is a server of its own.
+    """
 
     def __init__(
         self,
@@ -69,7 +74,9 @@ class Submits:
         webhooks: WebhookDoor,
         limit_jobs: int,
         rates: Callable[[], Rates],
+        circuit: Circuit | None = None,
     ) -> None:
+        self.door = BrokerDoor(broker, circuit)
         self._webhooks = webhooks
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
@@ -82,6 +89,7 @@ class Submits:
         self, request: InferRequest, caller: Caller, seed: Seed, *, cached: bool
     ) -> tuple[Birth, Standing]:
         """Accept one job; raises `HttpError`."""
+        self.door.require()
         if wants_webhook(request, caller.webhook):
             await self._webhooks.look(caller)
         job = self._job(request, caller, seed, seed.text, cached=cached)
@@ -111,8 +119,9 @@ class Submits:
         """Accept jobs; for each how it was born, or why not, and the ids are the seed's.
 
         Raises:
-            HttpError: none was looked at: the quota is used up, or too much is under way.
+            HttpError: none was looked at: the quota is used up, too much is under way, or the broker has its rest.
         """
+        self.door.require()
         outcomes: dict[int, Birth | HttpError] = {}
         jobs: dict[int, Job] = {}
         if any(not isinstance(one, HttpError) and wants_webhook(one, caller.webhook) for one in requests):
@@ -162,13 +171,13 @@ class Submits:
     async def _accept(self, job: Job, seed: Seed) -> Birth:
         """Answer the job from the cache, or put it into its queue."""
         if seed.resumed:
-            (refusal,) = await self._broker.accept_many([self._origin(job, seed)], resumed=True)
+            (refusal,) = await self.door.accept_many([self._origin(job, seed)], resumed=True)
             if refusal is not None:
                 raise refusal
         elif self._cache is not None and await self._cache.answers(job):
             return Birth.ANSWER
         else:
-            await self._broker.accept(self._origin(job, seed))
+            await self.door.accept(self._origin(job, seed))
         self._queued(1)
         return Birth.ACCEPT
 
@@ -189,7 +198,7 @@ class Submits:
                 del left[index]
         if not left:
             return outcomes
-        refusals = await self._broker.accept_many(
+        refusals = await self.door.accept_many(
             [self._origin(job, seed) for job in left.values()], resumed=seed.resumed
         )
         for index, refusal in zip(left, refusals, strict=True):

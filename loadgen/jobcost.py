@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from inferq.errors import OperatorError
+from inferq.installing import pip_install
 from loadgen.childwork import said
 from loadgen.deployment import Deployment, deployed, emptied
 from loadgen.figures import Figure, at_most
@@ -133,7 +134,7 @@ async def _sampled(deployment: Deployment, sampled_s: int) -> list[str]:
     program = Path(sys.executable).parent / "py-spy"
     found = str(program) if program.is_file() else shutil.which("py-spy")
     if found is None:
-        raise OperatorError("py-spy is not installed: pip install py-spy")
+        raise OperatorError(f"py-spy is not installed: {pip_install('py-spy')}")
     with tempfile.TemporaryDirectory(prefix="inferq-bench-") as folder:
         out = Path(folder) / "stacks"
         argv = [

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes requirements.lock, -dev.lock and -peers.lock: exact versions, the hashes of every platform's files, no addresses.
+# Writes requirements.lock, -gpu.lock, -dev.lock and -peers.lock: exact versions, the hashes of every platform's files, no addresses.
 # Versions that still fit stay as they are; `sh scripts/lock.sh --upgrade` takes the newest.
 set -eu
 cd "$(dirname "$0")/.."
@@ -13,7 +13,8 @@ compile() {
 }
 
 compile requirements.lock pyproject.toml --group build --extra cpu "$@"
-# Bound by the first, so that both agree.
+# Bound by the first, so that all agree.
+compile requirements-gpu.lock pyproject.toml --group build --extra gpu --constraint requirements.lock "$@"
 compile requirements-dev.lock pyproject.toml --group build --extra cpu --extra dev --constraint requirements.lock "$@"
 # The servers that ours is measured beside; what runs the model there is of the same versions as ours.
 grep -oE '^(numpy|onnxruntime|starlette|tokenizers|uvicorn|uvloop)==[^ ;]+( ;[^\\]+)?' requirements-dev.lock |

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import pytest
 
-from batcher.assembly import assemble
+from batcher.assembly import Assembly, assemble
 from batcher.cache import ResultCache
 from batcher.engine import Answer, Engine
+from batcher.enginecircuit import CANARY, EngineCircuit
 from batcher.shardkeeper import ShardKeeper
 from batcher.tally import Tally
 from batcher.tokenizer import SimulatedTokenizer
@@ -58,12 +59,16 @@ class Run:
 
 
 class NotingEngine(Engine):
-    """An engine that notes what it runs, in order."""
+    """An engine that notes what it runs, in order; canaries, which are no jobs', apart."""
 
     runs: list[Run]
+    canaries: int
 
     async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
         """Note a batch, and run it."""
+        if list(rows) == [CANARY]:
+            self.canaries += 1
+            return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
         self.runs.append(Run(rows=[tuple(row) for row in rows], timeout_ms=timeout_ms))
         return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
 
@@ -82,6 +87,7 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    circuit: EngineCircuit
     cache: ResultCache
     keeper: ShardKeeper | None
     keeping: asyncio.Task[None] | None
@@ -128,6 +134,11 @@ class Running:
         """Let a frozen engine go on."""
         assert self.engine.pid is not None
         os.kill(self.engine.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the engine."""
+        assert self.engine.pid is not None
+        os.kill(self.engine.pid, signal.SIGKILL)
 
     async def leave(self) -> None:
         """Stop as the service does: finish what computes, give back the rest."""
@@ -204,14 +215,17 @@ class Rig:
         engine = NotingEngine(
             Load(spec=model, folder=None, device="cpu", precision="fp32"), pad_id=_tokenizer.pad_id
         )
-        engine.runs = []
+        engine.runs, engine.canaries = [], 0
         batcher_id, tally = f"b{self.batchers}", Tally(metrics)
         self.batchers += 1
-        assembly = await assemble(settings, engine, _tokenizer, self.store, tally, batcher_id=batcher_id)
+        assembly = await assemble(
+            settings, engine, _tokenizer, self.store, tally, metrics, batcher_id=batcher_id
+        )
         # The warm-up's are not the jobs'.
         engine.runs.clear()
+        engine.canaries = 0
         worker = assembly.worker
-        consumer, keeper, keeping = await self._consume(settings, batcher_id, worker, metrics)
+        consumer, keeper, keeping = await self._consume(settings, batcher_id, assembly, metrics)
         working = asyncio.create_task(worker.run())
         try:
             yield Running(
@@ -221,6 +235,7 @@ class Rig:
                 working=working,
                 tally=tally,
                 metrics=metrics,
+                circuit=assembly.circuit,
                 cache=assembly.cache,
                 keeper=keeper,
                 keeping=keeping,
@@ -240,9 +255,9 @@ class Rig:
         assert not faults, faults
 
     async def _consume(
-        self, settings: Settings, batcher_id: str, worker: Worker, metrics: Metrics
+        self, settings: Settings, batcher_id: str, assembly: Assembly, metrics: Metrics
     ) -> tuple[Consumer, ShardKeeper | None, asyncio.Task[None] | None]:
-        names = settings.names
+        names, worker, circuit = settings.names, assembly.worker, assembly.circuit
         if not settings.by_hash:
             consumer = await self.broker.consume(
                 names.queues(), settings.prefetch, batcher_id, worker.deliver
@@ -253,7 +268,14 @@ class Rig:
         worker.attach(shared)
         leases = ShardLeases(self.store.redis, names, "simulated")
         keeper = ShardKeeper(
-            leases, shared, names, metrics, model="simulated", me=batcher_id, give_back=worker.let_go
+            leases,
+            shared,
+            names,
+            metrics,
+            model="simulated",
+            me=batcher_id,
+            give_back=worker.let_go,
+            rests=lambda: circuit.rests,
         )
         return shared, keeper, asyncio.create_task(keeper.run())
 

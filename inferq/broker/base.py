@@ -48,6 +48,12 @@ class Consumer(Protocol):
             Unavailable: not confirmed; the delivery is still held, or will come again.
         """
 
+    async def pause(self) -> None:
+        """Take no deliveries until `resume`, however the connection fares; a few may still come. Never raises."""
+
+    async def resume(self) -> None:
+        """Take deliveries again; never raises."""
+
     async def stop(self) -> None:
         """Take no more deliveries; those that are out can still be settled."""
 

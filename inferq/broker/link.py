@@ -20,10 +20,12 @@ from aio_pika.exceptions import (
     ProbableAuthenticationError,
 )
 
+from inferq.awaycures import BROKER_AWAY
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.errors import OperatorError, Unavailable
 from inferq.redaction import redact
+from inferq.sparsely import Sparsely
 
 CONNECT_TIMEOUT_S: Final = 5.0
 # A broker that froze without closing is noticed after about twice this.
@@ -138,7 +140,7 @@ class Link:
             raise Unavailable(f"the broker {redact(self._url)} is away: {type(error).__name__}") from error
 
     async def _keep(self) -> None:
-        backoff = Backoff()
+        backoff, telling, clock_s = Backoff(), Sparsely(), asyncio.get_running_loop().time
         while True:
             await self._lost.wait()
             _log.warning("broker.connection_lost", purpose=self._purpose)
@@ -148,10 +150,17 @@ class Link:
                 try:
                     await self._connect()
                 except (OperatorError, Unavailable) as error:
-                    _log.warning("broker.reconnect_failed", purpose=self._purpose, error=str(error))
+                    if telling.due(clock_s()):
+                        _log.warning(
+                            "broker.reconnect_failed",
+                            purpose=self._purpose,
+                            error=str(error),
+                            cure=BROKER_AWAY,
+                        )
                 else:
                     _log.info("broker.reconnected", purpose=self._purpose)
                     backoff.reset()
+                    telling.reset()
                     break
 
     async def _drop(self) -> None:

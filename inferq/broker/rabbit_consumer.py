@@ -56,7 +56,7 @@ class RabbitConsumer:
         )
         self._subscription: Holding[Any] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._stopping = self._paused = False
 
     @property
     def ready(self) -> bool:
@@ -94,6 +94,21 @@ class RabbitConsumer:
         await self._bury(letter)
         await self.ack([delivery])
 
+    async def pause(self) -> None:
+        """Cancel the consumers until `resume`; a connection that is made meanwhile consumes nothing."""
+        self._paused = True
+        if (subscription := self._present) is not None:
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await subscription.pause()
+            except (Unavailable, TimeoutError):
+                # Anew, and without consumers.
+                self._link.fail()
+
+    async def resume(self) -> None:
+        """Consume again, at the next look."""
+        self._paused = False
+
     async def stop(self) -> None:
         """Cancel the consumers; what is held stays ours."""
         self._stopping = True
@@ -124,7 +139,7 @@ class RabbitConsumer:
             underlay, f"{self._name}-{link.epoch}", connection.write
         )
         connection.listen(subscription.take)
-        if not self._stopping:
+        if not (self._stopping or self._paused):
             await subscription.start()
 
     def _subscribe(
@@ -141,6 +156,8 @@ class RabbitConsumer:
             if not self._link.ready or (subscription := self._subscription) is None:
                 continue
             try:
+                if not self._paused:
+                    await subscription.start()
                 await subscription.look()
             except Unavailable as error:
                 if subscription is self._present:

@@ -73,11 +73,21 @@ class Holding(Generic[Place]):
         # In the order of their tags, as they come.
         self._held: dict[int, Delivery] = {}
         self._changing = asyncio.Lock()
-        self._stopped = False
+        self._stopped = self._going = False
 
     async def start(self) -> None:
-        """Begin to consume; raises `Unavailable`."""
+        """Begin to consume, again after a `pause`; raises `Unavailable`."""
+        self._going = True
         await self.change()
+
+    async def pause(self) -> None:
+        """End all consumers until the next `start`; what is held stays ours. Raises `Unavailable`."""
+        # What changes now is not gone on with; a start that waited for it is undone.
+        self._going = False
+        async with self._changing:
+            self._going = False
+            for taker in self._books.takers:
+                await self._end(taker)
 
     async def look(self) -> None:
         """Lend the prefetch to the queue that can use it; to be called at even intervals. Raises `Unavailable`."""
@@ -87,7 +97,7 @@ class Holding(Generic[Place]):
     async def change(self) -> None:
         """Make what changes of shares are due; raises `Unavailable`."""
         async with self._changing:
-            while not self._stopped and (change := self._books.change()) is not None:
+            while self._going and not self._stopped and (change := self._books.change()) is not None:
                 if isinstance(change, Begin):
                     await self._begin(change.queue, change.share)
                 else:
@@ -96,9 +106,7 @@ class Holding(Generic[Place]):
     async def stop(self) -> None:
         """End all consumers; what is held stays ours. Raises `Unavailable`."""
         self._stopped = True
-        async with self._changing:
-            for taker in self._books.takers:
-                await self._end(taker)
+        await self.pause()
 
     def take(self, consumer_tag: bytes, tag: int, redelivered: bool, body: bytes) -> None:
         """Take a delivery in."""

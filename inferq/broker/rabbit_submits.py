@@ -20,6 +20,7 @@ from inferq.broker.room import Room
 from inferq.errors import HttpError, QueueFull, Unavailable
 from inferq.gather import Asked, Gather
 from inferq.jobs import ErrorCode
+from inferq.plurals import counted
 from inferq.steps import Origin, fail
 from inferq.store import ID_TAKEN, Store
 from inferq.submits import Adopted, adopt, disown
@@ -176,7 +177,7 @@ class RabbitSubmits:
         task.add_done_callback(self._tasks.discard)
 
     def _full(self) -> QueueFull:
-        return QueueFull(f"{self._room.limit_jobs} jobs are waiting already")
+        return QueueFull(f"{counted(self._room.limit_jobs, 'job is', 'jobs are')} waiting already")
 
 
 class _Foreign(Unavailable):

@@ -28,8 +28,11 @@ class Subscription(Holding[int]):
         )
 
     async def start(self) -> None:
-        """Begin to consume; raises `Unavailable`."""
+        """Begin to consume, again after a `pause`; raises `Unavailable`."""
         async with self._changing:
+            if self._stopped or self._going or not self._own.fits:
+                return
+            self._going = True
             for queue, share in enumerate(self._own.own):
                 await self._begin(queue, share)
         await self.change()

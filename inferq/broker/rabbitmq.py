@@ -22,6 +22,7 @@ from inferq.broker.link import Link
 from inferq.broker.publisher import CONFIRM_S, Publisher, Returned, publisher_over
 from inferq.broker.rabbit_consumer import RabbitConsumer
 from inferq.broker.rabbit_dead import RabbitDeadLetters
+from inferq.broker.rabbit_missing import missing
 from inferq.broker.rabbit_shard_consumer import RabbitShardConsumer
 from inferq.broker.rabbit_submits import RabbitSubmits
 from inferq.broker.room import Room
@@ -39,8 +40,6 @@ POLL_S: Final = 0.25
 # How long a queue that is gone stays so. RabbitMQ (seen: 3.10) tells its consumers only when there is none of its name
 # by then; else it carries them over, and keeps from them the first messages, whose numbers they have had before.
 GONE_S: Final = 0.1
-# A job this much older than the youngest one seen from its queue has been delivered, or its message is gone.
-SEEN_MARGIN_MS: Final = 5_000
 
 _log = structlog.get_logger(__name__)
 
@@ -138,25 +137,12 @@ class RabbitBroker:
         return started
 
     async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
-        """Name the jobs that no queue can still hold and no living batcher does.
-
-        RabbitMQ cannot be asked for a message. But its queues keep their order: a job is out of its queue when the
-        queue is empty, or when a clearly younger one has come out of it.
-        """
+        """Name the jobs that no queue can still hold and no living batcher does; raises `Unavailable`."""
         if not jobs:
             return set()
         beats = await living(self._store.redis, self._names.batchers, BatcherBeat, wall_ms())
-        held = {job_id for beat in beats for job_id in beat.held}
         empty = {queue for queue in {job.queue for job in jobs} if await self._count(queue) == 0}
-
-        now_ms = wall_ms()
-
-        def delivered(job: OpenJob) -> bool:
-            # No younger than now: a clock that runs ahead must not make every waiting job look lost.
-            seen_ms = min(now_ms, max((beat.seen_ms.get(job.queue, 0) for beat in beats), default=0))
-            return job.queue in empty or job.created_ms + SEEN_MARGIN_MS < seen_ms
-
-        return {job.job_id for job in jobs if job.job_id not in held and delivered(job)}
+        return missing(jobs, beats, empty=empty, now_ms=wall_ms())
 
     async def requeue(self, job: OpenJob) -> None:
         """Publish a job's message again; raises `QueueFull` or `Unavailable`."""

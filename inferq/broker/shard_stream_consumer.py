@@ -63,6 +63,8 @@ class ShardStreamConsumer(StreamHolder):
         self._reading = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = self._ready = False
+        self._going = asyncio.Event()
+        self._going.set()
         self._looks = 0
         self._next_look_s = 0.0
         self._left_over = False
@@ -102,6 +104,16 @@ class ShardStreamConsumer(StreamHolder):
         async with translated("take entries back"):
             await self._abandon_pending(queues, but_held=True)
 
+    async def pause(self) -> None:
+        """Read nothing, nor take anything over; a read that is under way may still bring something."""
+        self._going.clear()
+
+    async def resume(self) -> None:
+        """Read again, everything first."""
+        self._next_look_s = 0.0
+        self._left_over = True
+        self._going.set()
+
     async def stop(self) -> None:
         """Read no more; the lease lives on, so that what is held can be finished."""
         self._stopping = True
@@ -123,6 +135,7 @@ class ShardStreamConsumer(StreamHolder):
         loop = asyncio.get_running_loop()
         while True:
             try:
+                await self._going.wait()
                 self._settled.clear()
                 async with self._reading:
                     await self._look_around(loop.time())

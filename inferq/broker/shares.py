@@ -103,9 +103,14 @@ class Shares:
         """How much may be out by now, at most."""
         return sum(taker.held if taker.ended else taker.share for taker in self._takers)
 
+    @property
+    def fits(self) -> bool:
+        """Whether, with no consumers, there is room for what each queue always has beside what is still held."""
+        return self.out + sum(self._own) <= self._budget
+
     def begin(self, queue: int, share: int, tag: str) -> Taker[int]:
         """Note a consumer that is about to begin; a queue's first one has the queue's own part."""
-        lent = any(taker.queue == queue and not taker.lent for taker in self._takers)
+        lent = any(taker.queue == queue and not taker.lent for taker in self.takers)
         taker = Taker(queue, share, tag, lent=lent)
         self._takers.append(taker)
         return taker

@@ -54,6 +54,8 @@ class StreamConsumer(StreamHolder):
         self._awaiting: asyncio.Task[Any] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._going = asyncio.Event()
+        self._going.set()
         self._ready = False
         self._looks = 0
         self._next_look_s = 0.0
@@ -67,6 +69,14 @@ class StreamConsumer(StreamHolder):
         """Take the lease and begin to read; raises `Unavailable`."""
         lease = await self._take_lease()
         self._tasks = [spawn(self._read(), "streams-read"), lease]
+
+    async def pause(self) -> None:
+        """Read nothing new; a read that waits in the server may still bring one entry of each stream."""
+        self._going.clear()
+
+    async def resume(self) -> None:
+        """Read again."""
+        self._going.set()
 
     async def stop(self) -> None:
         """Read no more; the lease lives on, so that what is held can be finished."""
@@ -98,7 +108,9 @@ class StreamConsumer(StreamHolder):
                 while True:
                     await self._look_around()
                     self._settled.clear()
-                    if not self._out.free or not await self._read_in_order():
+                    if not self._going.is_set():
+                        await self._stand()
+                    elif not self._out.free or not await self._read_in_order():
                         await self._wait()
             except AWAY as error:
                 if self._ready or backoff.tries == 0:
@@ -120,7 +132,7 @@ class StreamConsumer(StreamHolder):
             return
         self._next_look_s = now + leases.RENEW_S
         self._looks += 1
-        if now >= self._claims_from_s:
+        if now >= self._claims_from_s and self._going.is_set():
             for queue in self._queues:
                 entries = await leases.claim(
                     self._redis, self._names, queue, self._name, self._out.free_of(queue)
@@ -164,6 +176,17 @@ class StreamConsumer(StreamHolder):
             done, self._awaiting = self._awaiting, None
             out.expect(())
             self._take(done.result())
+
+    async def _stand(self) -> None:
+        """Take in what the last wait brings, and let some time pass."""
+        if self._awaiting is not None:
+            await self._wait()
+            return
+        try:
+            async with asyncio.timeout(leases.RENEW_S):
+                await self._going.wait()
+        except TimeoutError:
+            pass
 
     async def _reconcile(self) -> None:
         """Deliver what is pending under our name and in nobody's hands."""

@@ -19,6 +19,7 @@ from inferq.messages import DeadLetter, decode_dead
 from inferq.moves import MOST_JOBS, Call
 from inferq.names import DEAD_LIMIT, GROUP, Names
 from inferq.pipeline import Pipeline
+from inferq.plurals import counted
 from inferq.redis import CONNECT_TIMEOUT_S, Client, evaluate, evaluate_many, translated
 from inferq.shardcount import agree
 from inferq.steps import Origin
@@ -164,7 +165,7 @@ class StreamsBroker:
         if answer == 1 or (answer == 0 and resumed):
             return None
         if answer == -1:
-            return QueueFull(f"{self._limit_jobs} jobs are waiting already")
+            return QueueFull(f"{counted(self._limit_jobs, 'job is', 'jobs are')} waiting already")
         return Unavailable(ID_TAKEN)
 
     def _count(self, jobs: Sequence[int]) -> None:

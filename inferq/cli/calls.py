@@ -35,7 +35,8 @@ async def connected(place: Endpoint, *, patience_s: float = PATIENCE_S) -> "Asyn
             except Unreachable as error:
                 cause = type(error.__cause__).__name__
                 raise OperatorError(
-                    f"no answer from {place.url} ({cause}): start it with `inferq up`, or give its --url"
+                    f"no answer from {place.url} ({cause}): start it with `inferq up`, or give its --url,"
+                    " or the --state that it was started with"
                 ) from error
             yield client
     except (KeyRefused, BaseExceptionGroup) as error:

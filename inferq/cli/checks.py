@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from inferq.awaycures import BROKER_AWAY, REDIS_AWAY
 from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Deployment, Endpoint, find
 from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
+from inferq.installing import install_extra, pip_uninstall
+from inferq.plurals import counted
 from inferq.probe import ask, reachable
 from inferq.redaction import redact
 from inferq.runfile import RunningService
@@ -131,7 +134,7 @@ async def _redis(settings: Settings) -> str:
         async with translated("answer"):
             info: dict[str, Any] = await redis.info()
     except InferqError as error:
-        raise Wrong(f"{place}: {error}", "start that Redis, or correct INFERQ_REDIS_URL") from error
+        raise Wrong(f"{place}: {error}", REDIS_AWAY) from error
     finally:
         await redis.aclose()
     for weakness in weaknesses(info):
@@ -142,18 +145,25 @@ async def _redis(settings: Settings) -> str:
 
 
 async def _broker(settings: Settings) -> str:
-    from inferq.cli.servers import open_broker
+    from inferq.cli.servers import open_store_and_broker
+    from inferq.strays import strays
 
     place = redact(settings.broker_url)
     try:
-        async with open_broker(settings) as broker:
+        async with open_store_and_broker(settings) as (store, broker):
             depth, dead = await broker.depth(), await broker.dead_count()
+            stray = await strays(store, broker)
     except OperatorError:
         raise
     except InferqError as error:
-        raise Wrong(f"{place}: {error}", "start that broker, or correct INFERQ_BROKER_URL") from error
+        raise Wrong(f"{place}: {error}", BROKER_AWAY) from error
+    if stray:
+        raise Wrong(
+            f"{place}: {counted(len(stray), 'open job')} in none of its queues, such as {stray[0]}",
+            "the ingress publishes them again within a minute; was INFERQ_BROKER_URL changed while jobs waited?",
+        )
     hint = "; see `inferq dead list`" if dead else ""
-    return f"{place}: {depth} jobs wait, {dead} dead letters{hint}"
+    return f"{place}: {counted(depth, 'job waits', 'jobs wait')}, {counted(dead, 'dead letter')}{hint}"
 
 
 async def _model(settings: Settings) -> str:
@@ -176,14 +186,16 @@ async def _model(settings: Settings) -> str:
 
 async def _device(settings: Settings) -> str:
     if importlib.util.find_spec("onnxruntime") is None:
-        raise Wrong("onnxruntime is not installed", "install inferq[cpu], or inferq[gpu] for CUDA")
+        raise Wrong(
+            "onnxruntime is not installed", f"{install_extra('cpu')}, or for CUDA {install_extra('gpu')}"
+        )
     import onnxruntime
 
     cuda = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
     if settings.device == "cuda" and not cuda:
         raise Wrong(
             f"onnxruntime {onnxruntime.__version__} knows no CUDA",
-            "install inferq[gpu], or set INFERQ_DEVICE=auto",
+            f"{pip_uninstall('onnxruntime')}, then {install_extra('gpu')}, or set INFERQ_DEVICE=auto",
         )
     used = "CUDA where it works, else the CPU" if cuda and settings.device != "cpu" else "the CPU"
     return f"onnxruntime {onnxruntime.__version__} uses {used}"

@@ -13,6 +13,7 @@ from rich.text import Text
 from inferq.cli.headway import duration
 from inferq.cli.history import Batches, Found, History, by_doubling, sparkline
 from inferq.cli.plain import printable
+from inferq.plurals import counted
 
 LEAST_WIDTH: Final = 40
 TWO_HALVES_WIDTH: Final = 76
@@ -48,7 +49,17 @@ def line(found: Found, clock: str) -> str:
     return (
         f"{clock}  {queue['depth']} waiting, {queue['dead']} dead, {queue['arrival_rate']:.1f}/s in,"
         f" {queue['drain_rate']:.1f}/s out, total p50 {_time(total.get('p50'))} ms, p99 {_time(total.get('p99'))} ms,"
-        f" {len(found['batchers'])} {'batcher' if len(found['batchers']) == 1 else 'batchers'}"
+        f" {counted(len(found['batchers']), 'batcher')}"
+    )
+
+
+def breakers(found: Found) -> str:
+    """Return what is to be said of the circuit breakers; nothing when all are closed."""
+    return ", ".join(
+        f"{one['name']} of {one['node']} is {one['state'].replace('_', '-')}"
+        + (f" for {one['half_open_in_s']:.0f} s" if one["half_open_in_s"] else "")
+        for one in found.get("breakers", [])
+        if one["state"] != "closed"
     )
 
 
@@ -127,15 +138,20 @@ def _counts(found: Found, batches: Batches, width: int) -> list[Text]:
     padding = batches.padding
     totals, cache = found["batches"], found["cache"]
     mishaps = (
-        f"{totals['splits']:,} splits, {totals['engine_restarts']:,} engine restarts,"
-        f" {totals['expired']:,} expired, {cache['hits']:,} same inputs"
+        f"{counted(totals['splits'], 'split', form=',')},"
+        f" {counted(totals['engine_restarts'], 'engine restart', form=',')},"
+        f" {totals['expired']:,} expired, {counted(cache['hits'], 'same input', form=',')}"
     )
     rows = [
         ("closed by", ", ".join(f"{name} {count:,}" for name, count in reasons) or "-"),
         ("padding", "-" if padding is None else f"{padding:.1%} of the tokens"),
         ("since start", mishaps),
     ]
-    return [_cut(Text(f"{title:<{_LABEL_WIDTH}}{shown}"), width) for title, shown in rows]
+    lines = [_cut(Text(f"{title:<{_LABEL_WIDTH}}{shown}"), width) for title, shown in rows]
+    if trouble := breakers(found):
+        shown = Text(f"{'breakers':<{_LABEL_WIDTH}}{printable(trouble)}", style="red")
+        lines.append(_cut(shown, width))
+    return lines
 
 
 def _batchers(found: Found, width: int) -> list[Text]:
@@ -163,7 +179,7 @@ def _batchers(found: Found, width: int) -> list[Text]:
 
 
 def _colour(entry: dict[str, Any]) -> str:
-    return "yellow" if entry["state"] in {"loading", "restarting"} else ""
+    return "yellow" if entry["state"] in {"loading", "restarting", "resting"} else ""
 
 
 def _time(value_ms: float | None) -> str:

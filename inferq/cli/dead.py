@@ -1,7 +1,7 @@
 """`inferq dead`: jobs that were given up: look at them, run them again, drop them."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -13,13 +13,14 @@ from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError, Undecodable
 from inferq.jobs import isoformat
 from inferq.messages import DeadLetter, decode_job
-from inferq.replays import replay as replay_letter
+from inferq.names import DEAD_LIMIT
+from inferq.plurals import counted
+from inferq.replays import MOST_AT_ONCE
+from inferq.replays import replay as replay_letters
 from inferq.settings import Settings
 
 if TYPE_CHECKING:
     from inferq.broker import Broker
-
-MOST_LETTERS: Final = 100_000
 
 app = typer.Typer(help="Dead letters: jobs that were given up.", no_args_is_help=True)
 
@@ -29,7 +30,7 @@ All = Annotated[bool, typer.Option("--all", help="every dead letter")]
 
 @app.command(name="list")
 def list_letters(
-    limit: Annotated[int, typer.Option(min=1, max=MOST_LETTERS, help="how many to show at most")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=DEAD_LIMIT, help="how many to show at most")] = 100,
     json: Json = False,
     state: State = None,
 ) -> None:
@@ -88,10 +89,7 @@ async def _list(settings: Settings, limit: int, *, as_json: bool) -> int:
         for letter in letters:
             row(made, letter.job_id, letter.reason, letter.attempt, isoformat(letter.died_ms), letter.detail)
         output().print(made)
-    typer.echo(
-        f"{count} dead {'letter' if count == 1 else 'letters'}"
-        + (f", {len(letters)} shown" if count > len(letters) else "")
-    )
+    typer.echo(counted(count, "dead letter") + (f", {len(letters)} shown" if count > len(letters) else ""))
     return 0
 
 
@@ -124,23 +122,23 @@ async def _show(settings: Settings, job_id: str, *, as_json: bool) -> int:
 
 
 async def _replay(settings: Settings, wanted: list[str] | None) -> int:
-    """Accept a new job for each letter, then drop the letter, so that a crash in between loses none."""
-    unreadable: list[str] = []
+    """Replay some letters after the others, since each removal looks through all that there are."""
+    failed: dict[str, str] = {}
     with progress("reading dead letters") as shown:
         async with _opened(settings) as broker:
             letters = await _letters(broker, wanted)
-            for done, (old_id, letter) in enumerate(letters.items()):
-                shown.show(f"replaying, {done} of {len(letters)} done")
-                try:
-                    new_id = await replay_letter(broker, settings.names, letter)
-                except Undecodable as error:
-                    unreadable.append(f"inferq: {old_id} cannot run again: {error.reason}")
-                    continue
-                await broker.drop_dead({old_id})
-                shown.line(f"{old_id} -> {new_id}")
-    for line in unreadable:
-        typer.echo(line, err=True)
-    return 1 if _missing([job_id for job_id in wanted or () if job_id not in letters]) or unreadable else 0
+            left = list(letters.values())
+            for first in range(0, len(left), MOST_AT_ONCE):
+                shown.show(f"replaying, {first} of {len(left)} done")
+                found = await replay_letters(broker, settings.names, left[first : first + MOST_AT_ONCE])
+                failed |= found.failed
+                for old_id, new_id in found.replayed.items():
+                    shown.line(f"{printable(old_id, 100)} -> {new_id}")
+                if found.refused:
+                    break
+    for old_id, detail in failed.items():
+        typer.echo(f"inferq: {printable(old_id, 100)} stays: {detail}", err=True)
+    return 1 if _missing([job_id for job_id in wanted or () if job_id not in letters]) or failed else 0
 
 
 async def _drop(settings: Settings, wanted: list[str] | None) -> int:
@@ -154,7 +152,7 @@ async def _drop(settings: Settings, wanted: list[str] | None) -> int:
 
 async def _letters(broker: "Broker", wanted: list[str] | None) -> dict[str, DeadLetter]:
     """Return the letters of these jobs (of all, when None) by job, oldest first."""
-    entries = await broker.dead(MOST_LETTERS)
+    entries = await broker.dead(DEAD_LIMIT)
     return {
         entry.letter.job_id: entry.letter
         for entry in entries

@@ -23,6 +23,7 @@ from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError
 from inferq.loading import load_settings
 from inferq.local import RABBITMQ, LocalPipeline
+from inferq.plurals import counted
 from inferq.ports import LOOPBACK
 from inferq.sdk.batches import Options
 from inferq.settings import Settings, with_values
@@ -151,7 +152,7 @@ def _print(outcomes: list[Outcome]) -> None:
     models = {outcome.record.model for outcome in outcomes if outcome.record}
     output().print(
         f"{done} of {len(outcomes)} done in {last_ms:.0f} ms,"
-        f" {len(batches)} {'batch' if len(batches) == 1 else 'batches'}, model {', '.join(sorted(models)) or 'none'}"
+        f" {counted(len(batches), 'batch', 'batches')}, model {', '.join(sorted(models)) or 'none'}"
     )
 
 

@@ -10,6 +10,7 @@ from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.terminal import output, row, run, table
 from inferq.cli.watch import is_id
 from inferq.jobs import JobRecord, WebhookState
+from inferq.plurals import counted
 
 
 def job(
@@ -67,8 +68,8 @@ def _print(record: JobRecord) -> None:
             ", ".join(f"{name.replace('_', ' ')} {getattr(timings, name):.1f}" for name in names),
         )
     if (batch := record.batch) is not None:
-        jobs = f"{batch.size} {'job' if batch.size == 1 else 'jobs'}"
-        tokens = f"{batch.tokens} of {batch.padded_tokens} tokens"
+        jobs = counted(batch.size, "job")
+        tokens = f"{batch.tokens} of {counted(batch.padded_tokens, 'token')}"
         row(made, "batch", f"{jobs}, {tokens}, closed: {batch.close_reason}")
         row(made, "batcher", batch.batcher)
     if record.webhook:
@@ -78,7 +79,7 @@ def _print(record: JobRecord) -> None:
 
 def hook_text(state: WebhookState) -> str:
     """Return what became of a webhook, in words."""
-    tries = f"{state.state} after {state.attempts} {'try' if state.attempts == 1 else 'tries'}"
+    tries = f"{state.state} after {counted(state.attempts, 'try', 'tries')}"
     last = ", ".join(str(one) for one in (state.last_status, state.last_error) if one is not None)
     next_at = f", next at {state.next_at:%H:%M:%S} UTC" if state.next_at is not None else ""
     return f"{tries}{f' ({last})' if last else ''}{next_at}"

@@ -32,6 +32,8 @@ async def run_with(
             pipeline.kill()
         else:
             stopping.set()
+            # Before this loop's next turn, in which a child may be seen dead of what comes next.
+            pipeline.retire()
             say("stopping; a second signal kills at once")
 
     loop = asyncio.get_running_loop()

@@ -11,8 +11,8 @@ from inferq.webhooks.outbox import Outbox
 
 
 @asynccontextmanager
-async def open_broker(settings: Settings) -> AsyncIterator[Broker]:
-    """Open the broker and close everything at the end.
+async def open_store_and_broker(settings: Settings) -> AsyncIterator[tuple[Store, Broker]]:
+    """Open the broker with the records that belong to it, and close everything at the end.
 
     Raises:
         OperatorError: the server refuses us.
@@ -24,11 +24,18 @@ async def open_broker(settings: Settings) -> AsyncIterator[Broker]:
         broker = make_broker(settings, store)
         try:
             await broker.open()
-            yield broker
+            yield store, broker
         finally:
             await broker.close()
     finally:
         await redis.aclose()
+
+
+@asynccontextmanager
+async def open_broker(settings: Settings) -> AsyncIterator[Broker]:
+    """Open the broker alone; raises as `open_store_and_broker` does."""
+    async with open_store_and_broker(settings) as (_, broker):
+        yield broker
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from inferq.cli.dashboard import line, render
+from inferq.cli.dashboard import breakers, line, render
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.history import History
@@ -18,6 +18,7 @@ from inferq.cli.outcomes import encoded
 from inferq.cli.printing import printer
 from inferq.cli.running import INTERRUPTED
 from inferq.cli.terminal import output, row, run, table
+from inferq.plurals import counted
 
 
 def stats(
@@ -100,17 +101,17 @@ def _print(found: dict[str, Any]) -> None:
     queue, batches = found["queue"], found["batches"]
     made = table("", "")
     made.show_header = False
-    row(made, "waiting", f"{queue['depth']} jobs")
+    row(made, "waiting", counted(queue["depth"], "job"))
     row(made, "dead letters", queue["dead"])
     row(made, "arrival", f"{queue['arrival_rate']:.1f} jobs/s")
     row(made, "drain", f"{queue['drain_rate']:.1f} jobs/s")
     mean = batches["jobs"] / batches["count"] if batches["count"] else 0
-    row(made, "batches", f"{batches['count']} with {batches['jobs']} jobs, {mean:.1f} jobs each")
+    row(made, "batches", f"{batches['count']} with {counted(batches['jobs'], 'job')}, {mean:.1f} each")
     padded = batches["padded_tokens"]
     row(
         made,
         "padding",
-        f"{100 * (1 - batches['tokens'] / padded):.1f} % of {padded} tokens" if padded else "none",
+        f"{100 * (1 - batches['tokens'] / padded):.1f} % of {counted(padded, 'token')}" if padded else "none",
     )
     for title, name in (("queue wait", "queue_wait"), ("inference", "inference"), ("total", "total")):
         times = found["latency_ms"][name]
@@ -134,9 +135,11 @@ def _print(found: dict[str, Any]) -> None:
     row(
         made,
         "mishaps",
-        f"{batches['splits']} batches split, {batches['engine_restarts']} engines restarted,"
-        f" {batches['expired']} jobs expired",
+        f"{counted(batches['splits'], 'batch', 'batches')} split,"
+        f" {counted(batches['engine_restarts'], 'engine')} restarted,"
+        f" {counted(batches['expired'], 'job')} expired",
     )
+    row(made, "breakers", breakers(found) or f"all {len(found.get('breakers', []))} closed")
     for title, counts in (("sizes", batches["size_histogram"]), ("closed by", batches["close_reasons"])):
         row(made, title, ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none")
     output().print(made)

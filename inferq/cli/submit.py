@@ -24,9 +24,12 @@ from inferq.jobs import Priority
 from inferq.sdk.batches import Options
 
 if TYPE_CHECKING:
+    from inferq import AsyncClient
     from inferq.cli.sending import Items, Sending
 
 _SHOWN_EVERY_S: Final = 0.25
+# So long nothing may come before it is asked why; then as long between tries.
+_SILENT_S: Final = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,12 +143,30 @@ async def _submit(place: Endpoint, wanted: _Wanted, kept: "list[Sending]") -> in
                 sending = Sending(client, show, in_order=wanted.in_order)
                 kept.append(sending)
                 async with asyncio.TaskGroup() as group:
-                    telling = group.create_task(tell())
+                    beside = [group.create_task(tell()), group.create_task(explain_silence(client, sending))]
                     await sending.run(_read(wanted))
-                    telling.cancel()
+                    for task in beside:
+                        task.cancel()
     if sending.unreachable:
         sys.stderr.write(f"inferq: {place.url} does not answer any more, so no further lines were read\n")
     return 1 if sending.failed else 0
+
+
+async def explain_silence(client: "AsyncClient", sending: "Sending") -> None:
+    """Say once on standard error that no batcher is there, while jobs wait and none has ended yet."""
+    from inferq import ClientError
+
+    while not sending.printed:
+        await asyncio.sleep(_SILENT_S)
+        if sending.unprinted and not sending.printed:
+            try:
+                found = await client.stats()
+            except ClientError:
+                # Whoever submits will hear of it.
+                continue
+            if not found["batchers"]:
+                sys.stderr.write("inferq: no batcher is running, so the jobs wait: see `inferq doctor`\n")
+            return
 
 
 async def _read(wanted: _Wanted) -> "AsyncIterator[Items]":

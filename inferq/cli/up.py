@@ -1,6 +1,8 @@
 """`inferq up`: the whole pipeline here, until interrupted."""
 
 import os
+import shlex
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -75,7 +77,7 @@ def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
         ("page", f"{urls.api}/"),
         ("API", urls.api),
         ("docs", f"{urls.api}/docs"),
-        ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: inferq submit \'I loved it\''),
+        ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: {_submit(state_dir)}'),
         ("WebSocket", f"{urls.notifier}/ws/jobs/<job id>, or {urls.notifier}/ws for many"),
         ("events", f"{urls.api}/v1/jobs/<job id>/events"),
         *(("metrics", f"{url}  ({name})") for name, url in urls.metrics.items()),
@@ -88,3 +90,13 @@ def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
         rows.append(("keys", f"{keys} may call, with the header Authorization: Bearer <key>"))
     lines = "".join(f"  {name:<10} {value}\n" for name, value in rows)
     typer.echo(f"inferq is up; Ctrl-C stops it\n{lines}", nl=False)
+
+
+def _submit(state_dir: Path) -> str:
+    """Return a command that submits a text here, to be pasted in the same folder."""
+    script = Path(sys.executable).with_name("inferq")
+    if script.is_relative_to(Path.cwd()):
+        script = script.relative_to(Path.cwd())
+    command = [str(script)] if script.is_file() else [sys.executable, "-m", "inferq"]
+    elsewhere = [] if state_dir == default_state_dir() else ["--state", str(state_dir)]
+    return shlex.join([*command, "submit", *elsewhere, "I loved it"])

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, Iterator
 from typing import Final, TypeVar
 
+from inferq.plurals import counted
 from inferq.sdk.errors import ClientError, JobNotFound, WaitTimeout
 from inferq.sdk.records import Record
 from inferq.sdk.shapes import Job, id_of
@@ -168,7 +169,7 @@ class Stream:
 
     def _lost(self) -> JobNotFound:
         more = len(self._missing) - 1
-        others = f", and for {more} {'other' if more == 1 else 'others'}" if more else ""
+        others = f", and for {counted(more, 'other')}" if more else ""
         if len(self._missing) == MOST_MISSING:
             others = ", and for many others"
         detail = f"there is no record for {self._missing[0]}{others}"

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from itertools import groupby
 from typing import Any, Final
 
-from inferq.errors import HttpError
+from inferq.errors import Forbidden, HttpError
 from ingress.description.examples import ERRORS, EXAMPLES
 from ingress.description.operation import Answer, Operation
 from ingress.description.operations import OPERATIONS, TAGS
@@ -116,8 +116,9 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 
 def _errors(operation: Operation) -> dict[str, Any]:
-    """Return the answers to an operation's errors, by status."""
-    ordered = sorted(operation.errors, key=lambda kind: kind.status)
+    """Return the answers to an operation's errors, by status; who is not let in is told so everywhere."""
+    kinds: list[type[HttpError]] = [*operation.errors, Forbidden]
+    ordered = sorted(kinds, key=lambda kind: kind.status)
     return {
         str(status): _problem(status, list(kinds), operation)
         for status, kinds in groupby(ordered, key=lambda kind: kind.status)

@@ -10,8 +10,10 @@ from typing import Any, Final
 from inferq.errors import (
     AlreadyFinal,
     BodyTooLarge,
+    CircuitOpen,
     DeadlineUnreachable,
     FieldError,
+    Forbidden,
     HttpError,
     IdempotencyMismatch,
     InvalidRequest,
@@ -78,6 +80,7 @@ _CANCELLED: Final = {
 ERRORS: Final[tuple[HttpError, ...]] = (
     InvalidRequest("text " + ALLOWED["text"], errors=[FieldError(pointer="/text", detail=ALLOWED["text"])]),
     Unauthorized("give an API key: Authorization: Bearer <key>"),
+    Forbidden("a page of another origin may not do this"),
     JobNotFound("no job has this id, or its record has expired"),
     ModelNotFound("this service runs the model 'builtin' alone"),
     AlreadyFinal("the job is done already, and stays so"),
@@ -88,6 +91,7 @@ ERRORS: Final[tuple[HttpError, ...]] = (
     QueueFull("10000 jobs wait, and no more are taken"),
     DeadlineUnreachable("what waits already takes longer than deadline_ms allows"),
     Unavailable("Redis is away"),
+    CircuitOpen("redis failed repeatedly and is given a rest of another 27 s", retry_after_s=27, begun=False),
 )
 
 
@@ -190,7 +194,26 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
                 "inference": {"count": 640, "p50": 27.6, "p90": 30.4, "p99": 36.8},
                 "total": {"count": 4480, "p50": 40.4, "p90": 53.8, "p99": 71.6},
             },
-            "breakers": [],
+            "breakers": [
+                {
+                    "name": "engine", "node": "host-4711", "state": "closed", "failures": 1, "successes": 640,
+                    "opened": 0, "half_open_in_s": 0.0,
+                },
+                {
+                    "name": "redis", "node": "host-4709", "state": "closed", "failures": 0, "successes": 9031,
+                    "opened": 0, "half_open_in_s": 0.0,
+                },
+            ],
+        },
+    ),
+    "overview": (
+        "One batcher, whose engine fails",
+        {
+            "total_workers": 1,
+            "circuit_breakers": [
+                {"node": "host-4711", "state": "open", "failures": 5, "successes": 640},
+                {"node": "host-4709/redis", "state": "closed", "failures": 0, "successes": 9031},
+            ],
         },
     ),
     "healthy": ("The process is alive", {"status": "ok"}),

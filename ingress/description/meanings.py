@@ -120,7 +120,26 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "cache": "Lookups of results since the living processes started, summed.",
         "routing": "How jobs come to batchers.",
         "latency_ms": "Times of the last ten seconds, over all living batchers.",
-        "breakers": "Empty: no circuit breakers are built yet.",
+        "breakers": "The circuit breakers of the living processes.",
+    },
+    "Breaker": {
+        "name": "What it leads to: `engine` is a batcher's, `redis` and `broker` an ingress's.",
+        "node": "The process that has it.",
+        "state": "`closed` lets calls through, `open` none, `half_open` a few to see.",
+        "failures": "Failures that counted, since the process started; those of calls that failed together are one.",
+        "successes": "Successes that counted, since the process started.",
+        "opened": "How often it opened.",
+        "half_open_in_s": "How long it stays open; 0 when it is not.",
+    },
+    "Overview": {
+        "total_workers": "How many batchers live.",
+        "circuit_breakers": "The circuit breakers of the living processes.",
+    },
+    "NodeBreaker": {
+        "node": "A batcher's id; or an ingress's, a slash, and what it leads to.",
+        "state": "`closed` lets calls through, `open` none, `half_open` a few to see.",
+        "failures": "Failures that counted, since the process started.",
+        "successes": "Successes that counted, since the process started.",
     },
     "LatencyFigures": {
         "queue_wait": "From acceptance until a batcher had the job.",

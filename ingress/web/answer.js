@@ -29,6 +29,7 @@ export class Answer {
       stages.append(row);
     }
     this.company = el("p", { className: "company" });
+    this.late = "";
     this.tracing = el("div", { className: "tracing" }, this.picture, stages);
     this.trouble = el("p", { className: "trouble", hidden: true });
     this.card = el(
@@ -37,7 +38,7 @@ export class Answer {
       el("div", { className: "head" }, this.label, this.score, this.company, this.total),
       el("div", { className: "body" }, this.tracing, this.trouble),
     );
-    this.element = el("li", { className: "line" }, el("p", { className: "said" }, el("span", { className: "unseen" }, "You: "), this.line.text), this.card);
+    this.element = el("li", { className: "line" }, el("p", { className: "said" }, el("span", { className: "unseen" }, "You: "), el("span", { dir: "auto" }, this.line.text)), this.card);
   }
 
   /** Show the line as it is now; `busy` says that its turn is being sent. */
@@ -60,7 +61,7 @@ export class Answer {
     const { problem, record } = this.line;
     if (problem) return [`${fault(problem)}.`.replace("..", "."), cure(problem)];
     if (state === "gone") return ["Its record is kept no more.", "Results are kept for a time only; send the line again if you need its answer."];
-    if (state === "unsent") return ["It was not sent.", "The page was closed before it could be. Send it again below."];
+    if (state === "unsent") return ["No answer to it is known.", "It is under way in another tab, or the page was closed before one came. Send it again below: if it had arrived, it is not run twice."];
     return ["", record ? ending(record) : ""];
   }
 
@@ -76,14 +77,20 @@ export class Answer {
     this.picture.replaceChildren(...drawn);
     const told = traced.stages.filter(({ ms }) => ms !== null).map(({ key, ms }) => `${key} ${milliseconds(ms)}`);
     this.picture.setAttribute("aria-label", told.length ? `Where the time went: ${told.join(", ")}` : "No times yet");
-    this.company.replaceChildren(...this.with_whom(traced));
+    this.late = traced.skewed ? " The clocks differ: the way there counts as pushed." : "";
   }
 
-  with_whom({ skewed }) {
+  /** Show with whom the line was run; `all` are the forward passes of its turn. */
+  show_company(all) {
+    const said = this.with_whom(all);
+    if (said.map((part) => part.textContent ?? part).join("") !== this.company.textContent) this.company.replaceChildren(...said);
+  }
+
+  with_whom(all) {
     const { record } = this.line;
     if (record?.status !== "done") return [];
-    const late = skewed ? " The clocks differ: the way there counts as pushed." : "";
-    const run = company(this.turn.lines, this.index);
+    const { late } = this;
+    const run = company(this.turn.lines, this.index, all);
     if (!run) return [record.cached ? "An equal text was run before: no forward pass." : "", late];
     const mates = run.mates.length ? [`your ${run.mates.length > 1 ? "lines" : "line"} ${listed(run.mates.map(String))}`] : [];
     const others = run.others ? [count(run.others, "other job")] : [];

@@ -1,17 +1,18 @@
 // Draws charts. What they show is also told in words, as their label.
 
 import { svg } from "./dom.js";
-import { nice, path, span_ms } from "./history.js";
+import { lone, nice, path, point, span_ms } from "./history.js";
 
 /** Where a picture is not laid out yet; else it is drawn as wide as it is shown, so that its words keep their size. */
 const USUAL_WIDTH = 600;
 const HEIGHT = 144;
 const LEFT = 44;
 const BELOW = 18;
+const DOT = 3;
 
-/** Draw lines over the last minutes; `lines` are names of figures with their classes and words. */
-export function draw_lines(picture, samples, lines, now) {
-  const end = nice(Math.max(1, ...samples.flatMap((sample) => lines.map(({ name }) => sample[name]))));
+/** Draw lines over the last minutes; `lines` are names of figures with their classes and words, `whole` says that they are counts. */
+export function draw_lines(picture, samples, lines, now, { whole = false } = {}) {
+  const end = nice(Math.max(1, ...samples.flatMap((sample) => lines.map(({ name }) => sample[name]))), whole);
   const wide = frame(picture);
   const span = span_ms(samples, now);
   const box = { width: wide - LEFT, height: HEIGHT - BELOW - 8, end, now, span };
@@ -19,14 +20,21 @@ export function draw_lines(picture, samples, lines, now) {
   for (const share of [0, 0.5, 1]) {
     const y = box.height * (1 - share);
     inside.append(svg("path", { class: "grid", d: `M0 ${y}H${box.width}` }));
-    picture.append(svg("text", { x: LEFT - 6, y: y + 12, "text-anchor": "end" }, `${end * share}`));
+    picture.append(svg("text", { x: LEFT - 6, y: y + 12, "text-anchor": "end" }, (end * share).toLocaleString("en")));
   }
   for (const share of [1, 0.8, 0.6, 0.4, 0.2]) {
     const seconds = (span / 1000) * share;
     const said = span > 60_000 ? `−${(seconds / 60).toFixed(span > 120_000 ? 0 : 1)} min` : `−${seconds} s`;
     picture.append(svg("text", { x: LEFT + box.width * (1 - share), y: HEIGHT - 3 }, said));
   }
-  for (const { name, style } of lines) inside.append(svg("path", { class: style, d: path(samples, name, box) || "M0 0" }));
+  for (const { name, style } of lines) {
+    inside.append(svg("path", { class: style, d: path(samples, name, box) || "M0 0" }));
+    for (const sample of lone(samples)) {
+      const { x, y } = point(sample, name, box);
+      // Its middle is as far inside as it is large.
+      inside.append(svg("circle", { class: style, cx: Math.min(x, box.width - DOT), cy: Math.min(y, box.height - DOT), r: DOT }));
+    }
+  }
   picture.append(inside);
   const last = samples.at(-1);
   picture.setAttribute("aria-label", last ? `Now ${lines.map(({ name, says }) => `${last[name]} ${says}`).join(", ")}` : "No figures yet");

@@ -6,9 +6,10 @@ import { fresh_id } from "./calls.js";
 import { Composer } from "./composer.js";
 import { add_turn, conversation, lines, title } from "./conversations.js";
 import { at, put } from "./dom.js";
+import { measure } from "./drawing.js";
 import { show_examples } from "./examples.js";
 import { Following } from "./following.js";
-import { percent } from "./format.js";
+import { isolated, percent } from "./format.js";
 import { key, key_dialog } from "./key.js";
 import { shown, unfinished } from "./lines.js";
 import * as place from "./place.js";
@@ -23,7 +24,12 @@ import { fault } from "./words.js";
 const KEEP_AFTER_MS = 200;
 const OPEN = "inferq.open";
 
-const shelf = new Shelf(() => notice("This browser keeps no more: the conversation is lost when the page is closed."));
+const shelf = new Shelf({
+  full: (is) => notice("kept", is ? "This browser keeps no more: the conversation is lost when the page is closed." : ""),
+  merged,
+});
+/** What there is to notice, by whom it concerns. */
+const notices = new Map();
 const sendings = new Map();
 const unkept = new Set();
 let keeping = null;
@@ -39,6 +45,7 @@ const push = new Push(place.push(), key, {
 });
 const following = new Following(push, { changed: line_changed, refused: key_refused });
 const ask_key = key_dialog(() => {
+  following.rekeyed({ none: !key() });
   connect();
   follow(current);
 });
@@ -49,7 +56,7 @@ function start() {
   show_examples(send);
   at("key-button").hidden = !place.keyed;
   at("key-button").addEventListener("click", () => ask_key());
-  addEventListener("storage", (event) => Shelf.concerns(event) && show_sidebar());
+  addEventListener("storage", kept_elsewhere);
   addEventListener("pagehide", keep_now);
   setInterval(() => views.forEach((view) => view.tick()), 500);
   const kept = recall(OPEN);
@@ -61,9 +68,11 @@ function start() {
 // What the reader does.
 
 function send(texts) {
+  shelf.refresh(current.id);
   const turn = add_turn(current, texts, Date.now());
   shelf.keep(current);
-  show_turn(turn);
+  drop_old();
+  show_turns();
   show_page();
   at("scroll").scrollTop = at("scroll").scrollHeight;
   composer.focus();
@@ -79,6 +88,7 @@ function sending_of(turn, one) {
         if (!turn.lines.some((line) => line.problem) && !sending.busy) sendings.delete(turn);
       },
       accepted: (_, accepted) => {
+        if (!shelf.has(one)) return;
         for (const line of accepted) owners.set(line, one);
         following.follow(accepted);
       },
@@ -102,6 +112,7 @@ function open(id) {
 
 function fresh() {
   if (current?.turns.length === 0) {
+    show_sidebar();
     composer.focus();
     return;
   }
@@ -113,7 +124,7 @@ function fresh() {
 
 async function remove(id) {
   const one = shelf.take(id);
-  if (!one || !(await ask("Delete this conversation?", `“${title(one)}” is kept in this browser alone.`))) return;
+  if (!one || !(await ask("Delete this conversation?", `“${isolated(title(one))}” is kept in this browser alone.`))) return;
   forget(one);
   if (one === current) fresh();
   show_sidebar();
@@ -123,17 +134,35 @@ async function remove(id) {
 async function remove_all() {
   if (!(await ask("Delete all conversations?", "They are kept in this browser alone."))) return;
   for (const one of shelf.all()) forget(one);
+  sidebar.close();
   fresh();
 }
 
 function forget(one) {
-  unkept.delete(one);
   for (const turn of one.turns) {
     sendings.get(turn)?.cancel();
     sendings.delete(turn);
   }
   following.leave(lines(one));
   shelf.forget(one.id);
+  unkept.delete(one);
+}
+
+/** Another tab has kept, or deleted, a conversation (or all of them). */
+function kept_elsewhere(event) {
+  const id = Shelf.concerned(event);
+  if (id === undefined) return;
+  if (id !== null) shelf.refresh(id);
+  show_sidebar();
+}
+
+/** A conversation has what another tab did to it. */
+function merged(one) {
+  if (one !== current) return;
+  follow(one);
+  views.forEach((view) => view.show());
+  show_turns();
+  show_page();
 }
 
 // What comes.
@@ -165,25 +194,11 @@ function line_changed(line, arrived) {
   if (owners.has(line)) keep(owners.get(line));
 }
 
-/** Time from a frame's arrival to its drawing, for whoever looks at this page's performance. */
-function measure(arrived) {
-  requestAnimationFrame(() => {
-    const { port1, port2 } = new MessageChannel();
-    // Behind the frame that was just drawn.
-    port1.onmessage = () => {
-      performance.measure("inferq.drawn", { start: arrived, end: performance.now() });
-      port1.close();
-      if (performance.getEntriesByName("inferq.drawn").length > 1000) performance.clearMeasures("inferq.drawn");
-    };
-    port2.postMessage(null);
-  });
-}
-
 function show_link(state, text, why, code) {
   at("link").dataset.state = state;
   put(at("link-text"), text);
   at("link").title = why;
-  notice(why);
+  notice("link", why);
   if (code === 4401) ask_key(why);
 }
 
@@ -198,19 +213,41 @@ function show(one) {
   retain(OPEN, one.id);
   views = new Map();
   at("turns").replaceChildren();
-  for (const turn of one.turns) show_turn(turn);
+  show_turns();
   show_page();
   at("scroll").scrollTop = at("scroll").scrollHeight;
 }
 
-function show_turn(turn) {
+/** Show the turns that are not shown yet, each in its place. */
+function show_turns() {
+  let next = null;
+  for (const turn of current.turns.toReversed()) {
+    if (!views.has(turn)) {
+      views.set(turn, view_of(turn));
+      at("turns").insertBefore(views.get(turn).element, next);
+    }
+    next = views.get(turn).element;
+  }
+}
+
+/** Take off the page what had to make room for a new turn. */
+function drop_old() {
+  for (const [turn, view] of views) {
+    if (current.turns.includes(turn)) continue;
+    view.element.remove();
+    views.delete(turn);
+    sendings.get(turn)?.cancel();
+    sendings.delete(turn);
+    following.leave(turn.lines);
+  }
+}
+
+function view_of(turn) {
   const one = current;
-  const view = new TurnView(turn, {
+  return new TurnView(turn, {
     sending: () => sendings.get(turn) ?? null,
     again: () => sending_of(turn, one).again(),
   });
-  views.set(turn, view);
-  at("turns").append(view.element);
 }
 
 function show_page() {
@@ -227,9 +264,11 @@ function show_sidebar() {
   );
 }
 
-function notice(text) {
-  put(at("notice"), text);
-  at("notice").hidden = text === "";
+function notice(of, text) {
+  notices.set(of, text);
+  const all = [...notices.values()].filter((one) => one !== "").join(" ");
+  at("notice").hidden = all === "";
+  put(at("notice"), all);
 }
 
 // What is kept.

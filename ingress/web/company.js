@@ -14,12 +14,12 @@ export function passes(lines) {
 
 /**
  * With whom a line was run: `pass` (its number from 0), `size` of the batch, `mates` (other lines of this turn, from 1),
- * `others` (jobs from elsewhere), why it closed, and the share of it that was text; null when no batch is known.
+ * `others` (jobs from elsewhere), and the share of it that was text; null when no batch is known. `all` are
+ * the passes of these lines, for who asks about many of them.
  */
-export function company(lines, index) {
+export function company(lines, index, all = passes(lines)) {
   const batch = lines[index].record?.batch;
   if (!batch) return null;
-  const all = passes(lines);
   const pass = all.findIndex((one) => one.id === batch.id);
   const mates = all[pass].lines.filter((number) => number !== index + 1);
   return {
@@ -28,16 +28,16 @@ export function company(lines, index) {
     mates,
     // Equal texts are one row of a batch, so that a turn may have more lines in it than it has rows.
     others: Math.max(0, batch.size - 1 - mates.length),
-    reason: batch.close_reason,
     useful: batch.padded_tokens > 0 ? batch.tokens / batch.padded_tokens : 1,
   };
 }
 
-/** The whole turn: its forward passes, the lines that needed none, and those that are not answered yet. */
+/** The whole turn: its forward passes, the lines that are known to have taken one or to have needed none, and those with a result. */
 export function summary(lines) {
   const all = passes(lines);
   return {
     lines: lines.length,
+    run: lines.filter((line) => line.record?.batch || line.record?.cached).length,
     passes: all.length,
     others: all.reduce((sum, one) => sum + Math.max(0, one.size - one.lines.length), 0),
     cached: lines.filter((line) => line.record?.cached).length,

@@ -1,5 +1,6 @@
 // Where lines are written: Enter sends, Shift+Enter begins another line.
 
+import { announce } from "./announcer.js";
 import { MOST_LINES } from "./conversations.js";
 import { at, put } from "./dom.js";
 import { count } from "./format.js";
@@ -32,7 +33,8 @@ export class Composer {
 
   submit() {
     const texts = split(this.box.value);
-    if (this.weigh() || texts.length === 0) return;
+    if (this.weigh()) announce(at("count").textContent);
+    if (at("send").disabled) return;
     this.box.value = "";
     this.weigh();
     this.send(texts);

@@ -19,7 +19,7 @@ export function conversation(id, now_ms) {
 
 /** Add a turn of these texts and return it; the oldest turn makes room. */
 export function add_turn(one, texts, now_ms) {
-  const turn = { at: now_ms, lines: texts.slice(0, MOST_LINES).map(line) };
+  const turn = { at: now_ms, sent: null, lines: texts.slice(0, MOST_LINES).map(line) };
   one.turns.push(turn);
   if (one.turns.length > MOST_TURNS) one.turns.shift();
   one.changed_at = now_ms;
@@ -35,7 +35,8 @@ export function lines(one) {
 export function title(one) {
   const text = one.turns[0]?.lines[0]?.text.trim() ?? "";
   if (text === "") return "New conversation";
-  return text.length > TITLE_CHARACTERS ? `${text.slice(0, TITLE_CHARACTERS)}…` : text;
+  const characters = [...text.slice(0, 2 * TITLE_CHARACTERS + 1)];
+  return characters.length > TITLE_CHARACTERS ? `${characters.slice(0, TITLE_CHARACTERS).join("")}…` : text;
 }
 
 /** Write a conversation; its oldest turns are left out when it is longer than may be kept. */
@@ -60,13 +61,53 @@ export function read(text) {
   return {
     id: found.id,
     changed_at: found.changed_at,
-    turns: turns.slice(-MOST_TURNS).map((turn) => ({ at: turn.at, lines: turn.lines.filter(is_line).slice(0, MOST_LINES).map(as_line) })),
+    turns: turns.slice(-MOST_TURNS).map(as_turn),
   };
+}
+
+/**
+ * Take over into a conversation what another tab has kept of it: turns that are not known here, and what is newer of the
+ * lines that are. Says whether there was any. What is the same stays the same object.
+ */
+export function merge(one, other) {
+  let news = false;
+  const known = new Map(one.turns.map((turn) => [turn.at, turn]));
+  const oldest = one.turns.length >= MOST_TURNS ? one.turns[0].at : -Infinity;
+  for (const turn of other.turns) {
+    const mine = known.get(turn.at);
+    if (mine) {
+      mine.sent ??= turn.sent;
+      mine.lines.forEach((here, index) => (news = advance(here, turn.lines[index]) || news));
+    } else if (turn.at > oldest) {
+      one.turns.push(turn);
+      news = true;
+    }
+  }
+  one.turns.sort((a, b) => a.at - b.at);
+  one.turns.splice(0, one.turns.length - MOST_TURNS);
+  one.changed_at = Math.max(one.changed_at, other.changed_at);
+  return news;
 }
 
 /** The ids of those to forget, so that as many are left as may be; the longest unchanged go. */
 export function surplus(all, most = MOST_CONVERSATIONS) {
   return [...all].sort((a, b) => b.changed_at - a.changed_at).slice(most).map((one) => one.id);
+}
+
+/** Take over what another tab knows more of a line; says whether it does. */
+function advance(here, there) {
+  if (there?.text !== here.text) return false;
+  const accepted = here.job_id === null && there.job_id !== null;
+  const newer = here.job_id === there.job_id && (there.record?.seq ?? 0) > (here.record?.seq ?? 0);
+  if (accepted || newer) Object.assign(here, there);
+  return accepted || newer;
+}
+
+function as_turn(found) {
+  const whole = found.lines.every(is_line) && found.lines.length <= MOST_LINES;
+  const { once, indexes } = found.sent ?? {};
+  const sent = whole && typeof once === "string" && Array.isArray(indexes) ? { once, indexes } : null;
+  return { at: found.at, sent, lines: found.lines.filter(is_line).slice(0, MOST_LINES).map(as_line) };
 }
 
 function is_line(found) {

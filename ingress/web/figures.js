@@ -20,7 +20,23 @@ export function tiles({ queue, batches, cache, batchers }) {
 
 /** How a batcher's state is to be taken. */
 export function tone(state) {
+  if (state === "gone") return "bad";
   return ["idle", "busy"].includes(state) ? "good" : "warn";
+}
+
+/** A process that was ended or froze is told of for so long: one that is started again has another id. */
+export const GONE_MS = 120_000;
+const MOST_GONE = 16;
+const TONES = ["bad", "warn", "good"];
+
+/** The batchers that are there, and as "gone" those of `before` that were, with when they were `heard` of last; the worst come first. */
+export function roster(before, batchers, now) {
+  const here = new Set(batchers.map((one) => one.id));
+  const gone = before
+    .filter((one) => !here.has(one.id) && now >= one.heard && now - one.heard <= GONE_MS)
+    .map((one) => ({ ...one, state: "gone" }));
+  const all = [...gone.slice(-MOST_GONE), ...batchers.map((one) => ({ ...one, heard: now }))];
+  return all.sort((a, b) => TONES.indexOf(tone(a.state)) - TONES.indexOf(tone(b.state)) || (a.id < b.id ? -1 : 1));
 }
 
 /** The rows of the table of latencies: a name, the number of jobs, and three percentiles. */
@@ -48,10 +64,13 @@ export function sizes(histogram) {
 }
 
 /** The histogram in words. */
-export function sizes_text({ count: batches, jobs, close_reasons }) {
+export function sizes_text({ count: batches, jobs, size_histogram, close_reasons }) {
   if (!batches) return "No batch has run yet.";
   const reasons = Object.entries(close_reasons).sort(([, a], [, b]) => b - a);
-  return `${count(batches, "batch", "batches")} with ${count(jobs, "job")}; closed by ${reasons.map(([name, times]) => `${name} ${times}`).join(", ")}.`;
+  // A size is one of rows.
+  const twins = jobs - Object.entries(size_histogram).reduce((sum, [size, times]) => sum + Number(size) * times, 0);
+  const shared = twins > 0 ? `, ${twins} of which shared the row of an equal text` : "";
+  return `${count(batches, "batch", "batches")} with ${count(jobs, "job")}${shared}; closed by ${reasons.map(([name, times]) => `${name} ${times}`).join(", ")}.`;
 }
 
 function number(value) {

@@ -16,9 +16,24 @@ export function percent(share) {
   return `${(share * 100).toFixed(share > 0.999 ? 2 : 1)} %`;
 }
 
+/** A text whose direction is its own, and leaves that of the words around it as it is. */
+export function isolated(text) {
+  return `\u2068${text}\u2069`;
+}
+
 /** "1 line", "5 lines". */
 export function count(number, noun, plural = `${noun}s`) {
   return `${number} ${number === 1 ? noun : plural}`;
+}
+
+/** A point in time, to the minute, as the reader's own country writes it: "30 Nov 2026, 18:48". */
+export function moment(time) {
+  return new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** A job's id as far as people compare it. */
+export function short(job_id) {
+  return job_id.length > 13 ? `${job_id.slice(0, 12)}…` : job_id;
 }
 
 /** "1", "1 and 2", "1, 2 and 3". */

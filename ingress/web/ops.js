@@ -3,22 +3,24 @@
 import { call } from "./calls.js";
 import { draw_bars, draw_lines } from "./charts.js";
 import { at, el, put } from "./dom.js";
-import { latencies, sizes, sizes_text, tiles, tone } from "./figures.js";
+import { latencies, roster, sizes, sizes_text, tiles, tone } from "./figures.js";
+import { moment } from "./format.js";
 import { add } from "./history.js";
 import { key, key_dialog } from "./key.js";
 import { Letters } from "./letters.js";
 import * as place from "./place.js";
 import { wait_s } from "./retry.js";
-import { cure, fault } from "./words.js";
+import { fault } from "./words.js";
 
 const EVERY_MS = 2_000;
 
 let samples = [];
+let batchers = [];
 let timer = null;
 let failures = 0;
 
 const ask_key = key_dialog(() => {
-  letters.known = null;
+  letters.forget();
   next(0);
 });
 const letters = new Letters(() => ask_key(key() ? "This key is not known here." : ""));
@@ -55,11 +57,16 @@ async function ask() {
     next(EVERY_MS);
     return;
   }
+  if (answer.status === 401) {
+    told("refused", "no key", "The figures need a key that this deployment knows: give it by “API key”.");
+    ask_key(key() ? "This key is not known here." : "");
+    return;
+  }
   failures += 1;
-  const seconds = wait_s(Math.min(failures, 4), answer.retry_after_s);
-  told(answer.status === 401 ? "refused" : "waiting", answer.status === 401 ? "no key" : "no answer", `${fault(answer.problem)}. ${cure(answer.problem)}`);
-  if (answer.status === 401) ask_key(key() ? "This key is not known here." : "");
-  else next(seconds * 1000);
+  const last = samples.at(-1);
+  const stale = last ? ` What is shown is of ${new Date(last.at).toLocaleTimeString()}.` : "";
+  told("waiting", "no answer", `${fault(answer.problem)}.${stale} It is asked for again by itself.`);
+  next(wait_s(Math.min(failures, 4), answer.retry_after_s) * 1000);
 }
 
 function told(state, text, wrong = "") {
@@ -70,13 +77,14 @@ function told(state, text, wrong = "") {
 
 function show(stats) {
   const { queue, batches } = stats;
+  batchers = roster(batchers, stats.batchers, Date.now());
   samples = add(samples, { at: Date.now(), arrivals: queue.arrival_rate, ended: queue.drain_rate, depth: queue.depth });
   show_charts();
-  show_tiles(tiles(stats));
+  show_tiles(tiles({ ...stats, batchers }));
   draw_bars(at("sizes"), sizes(batches.size_histogram), sizes_text(batches));
   put(at("sizes-text"), sizes_text(batches));
   rows(at("latency"), latencies(stats.latency_ms));
-  show_batchers(stats.batchers);
+  show_batchers();
   letters.counted(queue.dead);
 }
 
@@ -87,7 +95,7 @@ function show_charts() {
     { name: "ended", style: "s-b", says: "ended a second" },
   ];
   draw_lines(at("rates"), samples, rates, now);
-  draw_lines(at("depth"), samples, [{ name: "depth", style: "s-c", says: "jobs waiting" }], now);
+  draw_lines(at("depth"), samples, [{ name: "depth", style: "s-c", says: "jobs waiting" }], now, { whole: true });
 }
 
 function show_tiles(found) {
@@ -98,24 +106,22 @@ function show_tiles(found) {
   });
 }
 
-function show_batchers(batchers) {
-  const body = at("batchers");
-  if (batchers.length === 0) {
-    body.replaceChildren(el("tr", {}, el("td", { colSpan: 7, className: "none" }, "No batcher is alive: jobs wait until one is.")));
-    return;
-  }
-  rows(
-    body,
-    batchers.map((one) => [
-      one.id,
-      el("span", { className: "state", "data-tone": tone(one.state) }, one.state),
-      one.fallback_reason ? el("span", { title: one.fallback_reason }, `${one.device} (not as asked for)`) : one.device,
-      one.model,
-      one.precision,
-      one.layout,
-      `${one.last_progress_s.toFixed(1)} s ago`,
-    ]),
+function show_batchers() {
+  const shown = batchers.map((one) =>
+    el(
+      "li",
+      { "data-tone": tone(one.state) },
+      el("p", {}, el("span", { className: "state", "data-tone": tone(one.state) }, one.state), " ", el("code", { title: one.id }, one.id)),
+      el("p", { title: `${one.precision}, ${one.layout}` }, ...joined([one.fallback_reason ? el("span", { title: one.fallback_reason }, `${one.device} (not as asked for)`) : one.device, one.model, one.precision, one.layout])),
+      el("p", { className: "quiet" }, one.state === "gone" ? `last heard of ${moment(one.heard)}` : `last progress ${one.last_progress_s.toFixed(1)} s ago`),
+    ),
   );
+  // A list that was scrolled stays where it was, as long as it is as long.
+  at("batchers").replaceChildren(...(batchers.some((one) => one.state !== "gone") ? [] : [el("li", { className: "none" }, "No batcher is alive: jobs wait until one is.")]), ...shown);
+}
+
+function joined(parts) {
+  return parts.filter((part) => part !== "").flatMap((part, index) => (index ? [" · ", part] : [part]));
 }
 
 function rows(body, cells) {

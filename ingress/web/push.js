@@ -1,7 +1,7 @@
 // The one WebSocket: watches jobs, and comes back with all that is still watched after each break.
 
 import { reconnect_ms } from "./retry.js";
-import { refusal } from "./words.js";
+import { UNUSABLE, refusal } from "./words.js";
 
 const AT_ONCE = 1000;
 const ENDS = new Set(["done", "failed", "cancelled", "expired"]);
@@ -43,11 +43,16 @@ export class Push {
 
   /** Connect, or anew after the key has changed. */
   connect() {
-    clearTimeout(this.timer);
-    this.timer = null;
     this.drop();
     this.tell("connecting", "connecting");
-    const socket = new WebSocket(this.url);
+    let socket;
+    try {
+      socket = new WebSocket(this.url);
+    } catch {
+      // A page that came by HTTPS may not call ws://, and an address may be none at all.
+      this.tell("refused", "not connected", UNUSABLE);
+      return;
+    }
     const late = setTimeout(() => socket.close(), OPEN_WITHIN_MS);
     let opened_at = null;
     this.socket = socket;
@@ -81,10 +86,13 @@ export class Push {
     if (this.timer !== null) this.connect();
   }
 
-  /** Let go of the connection. */
+  /** Let go of the connection, and of the next try to make one. */
   drop() {
+    clearTimeout(this.timer);
+    this.timer = null;
     const socket = this.socket;
     this.socket = null;
+    this.state = "";
     socket?.close();
   }
 

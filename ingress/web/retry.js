@@ -1,8 +1,8 @@
 // When what was refused is sent again. Pure.
 //
 // 1. What may pass later is tried again: 429 and 503, and what got no answer. What is wrong with the request is not.
-// 2. The server says when, by Retry-After; where it does not, waits double from one second on.
-// 3. All is bounded: so many tries, and no wait longer than a minute. Then it is for the reader to try again.
+// 2. The server says when, by Retry-After, and is never asked sooner; where it does not, waits double from one second on.
+// 3. All is bounded: so many tries, and no wait longer than a minute. Beyond that it is for the reader to try again.
 
 export const MOST_TRIES = 6;
 export const LONGEST_WAIT_S = 60;
@@ -23,8 +23,8 @@ export function retry_after_s(header, now_ms) {
 
 /** Seconds until the next try, after `tries` of them; null when there is none. */
 export function wait_s(tries, told_s) {
-  if (tries >= MOST_TRIES) return null;
-  return Math.min(LONGEST_WAIT_S, Math.max(1, told_s ?? 2 ** (tries - 1)));
+  if (tries >= MOST_TRIES || told_s > LONGEST_WAIT_S) return null;
+  return Math.max(1, told_s ?? Math.min(LONGEST_WAIT_S, 2 ** (tries - 1)));
 }
 
 /** Milliseconds until a broken connection is made again, after `failures` in a row; `spread` is drawn from 0 to 1. */

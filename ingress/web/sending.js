@@ -1,4 +1,7 @@
 // Sends the lines of a turn as one request, and what was refused again, when and as often as `retry` says.
+//
+// The same lines again are the same request, also after the page was closed in between: it may have arrived although its
+// answer did not. So a turn keeps in `sent` which of its lines were sent last, and under which idempotency key.
 
 import { fresh_id, submit } from "./calls.js";
 import { unsent } from "./lines.js";
@@ -14,35 +17,40 @@ export class Sending {
     /** When the next try is, in milliseconds since the epoch; null while none is planned. */
     this.next_at = null;
     this.busy = false;
-    this.once = null;
-    this.sent = "";
+    /** That the reader has called it off: what is under way is not sent again. */
+    this.off = false;
   }
 
   /** Send what has no job yet; of what was refused only what `wanted` lets through. */
   async send(wanted = (problem) => problem.waits) {
     if (this.busy) return;
+    this.off = false;
     this.stop_waiting();
     const lines = this.turn.lines.filter((line) => unsent(line) && (!line.problem || wanted(line.problem)));
     if (lines.length === 0) return;
     this.busy = true;
     this.tries += 1;
-    const texts = lines.map((line) => line.text);
-    // The same lines again are the same request: it may have arrived although its answer did not.
-    const body = JSON.stringify(texts);
-    if (body !== this.sent) [this.sent, this.once] = [body, fresh_id()];
-    const sent_at = performance.timeOrigin + performance.now();
-    for (const line of lines) Object.assign(line, { problem: null, sent_at });
+    const indexes = lines.map((line) => this.turn.lines.indexOf(line));
+    if (`${indexes}` !== `${this.turn.sent?.indexes}`) this.turn.sent = { once: fresh_id(), indexes };
+    const now = performance.timeOrigin + performance.now();
+    // What had no answer may have made its jobs already, so that its way began with it.
+    const begun = (line) => (!line.problem || line.problem.code === "unreachable" ? line.sent_at : null) ?? now;
+    for (const line of lines) Object.assign(line, { sent_at: begun(line), problem: null });
     this.on.changed(this.turn);
-    const answer = await submit(texts, this.once);
+    const answer = await submit(
+      lines.map((line) => line.text),
+      this.turn.sent.once,
+    );
     this.busy = false;
     const accepted = this.take(lines, answer);
     if (accepted.length > 0) this.on.accepted(this.turn, accepted);
-    this.plan(lines, answer);
+    if (!this.off) this.plan(lines, answer);
     this.on.changed(this.turn);
   }
 
   /** Give up waiting; what was not accepted can be sent again by hand. */
   cancel() {
+    this.off = true;
     this.stop_waiting();
     for (const line of this.turn.lines) if (line.problem) line.problem.waits = false;
     this.on.changed(this.turn);
@@ -65,7 +73,8 @@ export class Sending {
         line.job_id = entry.job_id;
         accepted.push(line);
       } else {
-        line.problem = { ...(entry?.error ?? answer.problem ?? { code: "unreadable", detail: "the answer cannot be read" }), waits: false };
+        const problem = entry?.error ?? answer.problem ?? { code: "unreadable", detail: "the answer cannot be read" };
+        line.problem = { ...problem, waits: false, retry_after_s: answer.retry_after_s };
       }
     });
     return accepted;

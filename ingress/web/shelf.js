@@ -1,14 +1,17 @@
-// Conversations kept in this browser, each under a name of its own, so that two tabs do not undo each other's work.
+// Conversations kept in this browser, each under a name of its own. Two tabs do not undo each other's work: what another
+// one has kept of a conversation that is in use here is taken over before it is written again.
 
-import { MOST_CONVERSATIONS, read, surplus, write } from "./conversations.js";
+import { MOST_CONVERSATIONS, merge, read, surplus, write } from "./conversations.js";
 
 const PREFIX = "inferq.chat.";
 
 export class Shelf {
-  /** `full` is called when the browser keeps no more. */
-  constructor(full) {
-    this.full = full;
+  /** `on` has `full(is)`, called with each try to keep one, and `merged(one)`, that another tab's work was taken over. */
+  constructor(on) {
+    this.on = on;
     this.open = new Map();
+    /** What was last written or read here of those in use, to tell what another tab has written since. */
+    this.texts = new Map();
   }
 
   /** All conversations, newest first. One that is in use here is the same object each time. */
@@ -25,9 +28,11 @@ export class Shelf {
   /** The conversation of this id, from now on in use; null when there is none. */
   take(id) {
     if (!this.open.has(id)) {
-      const one = read(stored(PREFIX + id) ?? "");
+      const text = stored(PREFIX + id);
+      const one = read(text ?? "");
       if (one?.id !== id) return null;
       this.open.set(id, one);
+      this.texts.set(id, text);
     }
     return this.open.get(id);
   }
@@ -39,37 +44,51 @@ export class Shelf {
 
   /** Keep a conversation as it is now; the oldest others make room where there is none. */
   keep(one) {
-    if (one.turns.length === 0 || this.open.get(one.id) !== one) return;
-    if (names().length >= MOST_CONVERSATIONS) for (const id of surplus(this.all())) this.forget(id);
+    if (one.turns.length === 0 || !this.has(one)) return;
+    this.refresh(one.id);
+    if (names().length >= MOST_CONVERSATIONS) for (const id of surplus(this.all())) discard(PREFIX + id);
     const text = write(one);
-    for (;;) {
-      try {
-        localStorage.setItem(PREFIX + one.id, text);
+    const gone = [];
+    while (!store(PREFIX + one.id, text)) {
+      const oldest = this.all().filter((other) => other !== one && stored(PREFIX + other.id) !== null).at(-1);
+      if (!oldest) {
+        // It was all in vain: something else takes the room.
+        for (const [name, lost] of gone.reverse()) store(name, lost);
+        this.on.full(true);
         return;
-      } catch {
-        const oldest = this.all().filter((other) => other !== one && stored(PREFIX + other.id) !== null).at(-1);
-        if (!oldest) {
-          this.full();
-          return;
-        }
-        this.forget(oldest.id);
       }
+      gone.push([PREFIX + oldest.id, stored(PREFIX + oldest.id)]);
+      discard(PREFIX + oldest.id);
     }
+    this.texts.set(one.id, text);
+    this.on.full(false);
+  }
+
+  /** Take over what another tab has kept of a conversation, if it is in use here. */
+  refresh(id) {
+    const [one, text] = [this.open.get(id), stored(PREFIX + id)];
+    if (!one || text === null || text === this.texts.get(id)) return;
+    this.texts.set(id, text);
+    const other = read(text);
+    if (other?.id === id && merge(one, other)) this.on.merged(one);
+  }
+
+  /** Whether a conversation is in use here, and not forgotten. */
+  has(one) {
+    return this.open.get(one.id) === one;
   }
 
   /** Forget a conversation. */
   forget(id) {
     this.open.delete(id);
-    try {
-      localStorage.removeItem(PREFIX + id);
-    } catch {
-      // A browser that keeps nothing has nothing to forget.
-    }
+    this.texts.delete(id);
+    discard(PREFIX + id);
   }
 
-  /** Whether a change in another tab is one of ours. */
-  static concerns(event) {
-    return event.key === null || event.key.startsWith(PREFIX);
+  /** The conversation that a change in another tab is one of; null for all of them, undefined for none. */
+  static concerned(event) {
+    if (event.key === null) return null;
+    return event.key.startsWith(PREFIX) ? event.key.slice(PREFIX.length) : undefined;
   }
 }
 
@@ -78,6 +97,24 @@ function names() {
     return Object.keys(localStorage).filter((name) => name.startsWith(PREFIX));
   } catch {
     return [];
+  }
+}
+
+/** Keep a text; says whether there was room for it. */
+function store(name, text) {
+  try {
+    localStorage.setItem(name, text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function discard(name) {
+  try {
+    localStorage.removeItem(name);
+  } catch {
+    // A browser that keeps nothing has nothing to forget.
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { title } from "./conversations.js";
 import { at, el } from "./dom.js";
-import { count } from "./format.js";
+import { count, moment } from "./format.js";
 
 export class Sidebar {
   /** `on` has `open(id)`, `fresh()`, `remove(id)` and `remove_all()`. */
@@ -24,6 +24,10 @@ export class Sidebar {
       }
     });
     at("talk").addEventListener("pointerdown", () => this.close());
+    this.drawer.addEventListener("focusout", ({ relatedTarget: next }) => {
+      // What is behind the drawer could not be seen. A dialog is before it.
+      if (next && !this.drawer.contains(next) && !next.closest("dialog") && next !== this.button) this.close();
+    });
   }
 
   reveal() {
@@ -48,7 +52,7 @@ export class Sidebar {
 
   entry(one, open) {
     const lines = one.turns.reduce((sum, turn) => sum + turn.lines.length, 0);
-    const when = new Date(one.changed_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    const when = moment(one.changed_at);
     const choose = el(
       "button",
       {
@@ -57,11 +61,13 @@ export class Sidebar {
         "data-of": one.id,
         "aria-current": open ? "true" : undefined,
         onclick: () => {
+          const before = this.drawer.hasAttribute("data-open");
           this.close();
           this.on.open(one.id);
+          if (before) at("scroll").focus();
         },
       },
-      el("b", {}, title(one)),
+      el("b", { dir: "auto" }, title(one)),
       el("small", {}, `${when} · ${count(lines, "line")}`),
     );
     const remove = el("button", { type: "button", className: "delete", "data-of": one.id, "aria-label": `Delete “${title(one)}”`, onclick: () => this.on.remove(one.id) }, "✕");

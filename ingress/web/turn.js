@@ -1,9 +1,9 @@
 // A turn on the page: its lines with their answers, and below them what they took, or what is being waited for.
 
 import { Answer } from "./answer.js";
-import { summary } from "./company.js";
+import { passes, summary } from "./company.js";
 import { el, put } from "./dom.js";
-import { count } from "./format.js";
+import { count, moment } from "./format.js";
 import { unfinished, unsent } from "./lines.js";
 
 export class TurnView {
@@ -21,7 +21,7 @@ export class TurnView {
     this.element = el(
       "li",
       { className: "turn" },
-      el("h2", { className: "when" }, "Sent ", el("time", { dateTime: at.toISOString() }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }))),
+      el("h2", { className: "when" }, "Sent ", el("time", { dateTime: at.toISOString() }, moment(at))),
       el("ol", { className: turn.lines.length > 1 ? "many" : "" }, ...this.answers.map((answer) => answer.element)),
       el("p", { className: "foot" }, this.took, this.countdown, this.now, this.stop, this.again),
     );
@@ -32,16 +32,20 @@ export class TurnView {
   show() {
     const busy = this.sending()?.busy ?? false;
     for (const answer of this.answers) answer.show(busy);
+    this.show_company();
     this.show_foot(busy);
   }
 
-  /** Show a line whose record has changed, and those beside it that were run with it. */
+  /** Show a line whose record has changed, and what that says of the others: a pass that comes to be known renames those behind it. */
   show_line(line) {
-    const batch = line.record?.batch?.id;
-    for (const answer of this.answers) {
-      if (answer.line === line || (batch && answer.line.record?.batch?.id === batch)) answer.show(false);
-    }
+    this.answers[this.turn.lines.indexOf(line)].show(false);
+    this.show_company();
     this.show_foot(this.sending()?.busy ?? false);
+  }
+
+  show_company() {
+    const all = passes(this.turn.lines);
+    for (const answer of this.answers) answer.show_company(all);
   }
 
   /** Show how long it is until the next try. */
@@ -65,9 +69,9 @@ export class TurnView {
     const open = this.turn.lines.filter(unfinished).length;
     if (left === all.lines) return "";
     if (open > 0) return `${all.answered} of ${count(all.lines, "line")} answered`;
-    if (all.answered === 0) return "";
+    if (all.run === 0) return "";
     const cached = all.cached ? `, ${all.cached} from the cache` : "";
     const others = all.others ? `, shared with ${count(all.others, "other job")}` : "";
-    return `${count(all.lines, "line")} took ${count(all.passes, "forward pass", "forward passes")}${others}${cached}`;
+    return `${count(all.run, "line")} took ${count(all.passes, "forward pass", "forward passes")}${others}${cached}`;
   }
 }

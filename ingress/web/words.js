@@ -1,11 +1,12 @@
 // What is wrong, and what to do about it. Pure.
 
-import { retryable } from "./retry.js";
+import { count } from "./format.js";
+import { LONGEST_WAIT_S, retryable } from "./retry.js";
 
 const CURES = {
   queue_full: "The queue holds as many jobs as it may.",
   unavailable: "The queue or the store is away or slow.",
-  circuit_open: "The model fails at the moment and gets a pause.",
+  circuit_open: "A part of the service failed repeatedly and is given a rest.",
   deadline_unreachable: "What waits takes longer than this job's deadline.",
   quota_exceeded: "This API key has used what it may for now.",
   unreachable: "The server did not answer. Is it running, and is this machine connected?",
@@ -26,7 +27,8 @@ const ENDED = {
 
 /** What to do about a refused request; one that `waits` is sent again by this page. */
 export function cure(problem) {
-  const again = problem.waits ? "It is sent again by itself." : retryable(problem) ? "Send it again later." : "";
+  const later = problem.retry_after_s > LONGEST_WAIT_S ? `in ${count(Math.ceil(problem.retry_after_s / 60), "minute")}` : "later";
+  const again = problem.waits ? "It is sent again by itself." : retryable(problem) ? `Send it again ${later}.` : "";
   if (Object.hasOwn(CURES, problem.code)) return `${CURES[problem.code]} ${again}`.trim();
   return problem.status >= 500 ? "The fault is the server's; its log says more." : "";
 }
@@ -49,6 +51,9 @@ export function ending(record) {
       return "";
   }
 }
+
+/** Why a browser does not even try to connect. */
+export const UNUSABLE = "Results are looked up instead of pushed: this page cannot call the notifier's address. Set INFERQ_PUBLIC_NOTIFIER_URL.";
 
 /** What a close code of the notifier means, where connecting again does not help; null elsewhere. */
 export function refusal(code) {

@@ -10,20 +10,23 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 # Why a block is not run, as the comment before it says, and what must stand in the block for that to be true.
 REASONS: Final = {
-    "needs the network": r"git clone|pip install|hub:",
-    "needs Docker": r"docker",
-    "takes minutes": r"make (?:bench|test|check|setup)|benchmark\.sh|model export",
-    "needs servers of yours": r"rediss?://|amqps?://|rabbitmq|0\.0\.0\.0|https://inferq\.example",
-    "runs until Ctrl-C": r"\bmake run\b|inferq up\b|python -m (?:ingress|batcher|notifier)\b|stats --watch",
+    "needs the network": r"git clone|bin/pip install",
+    "needs Docker": r"^ *docker ",
+    "takes minutes": r"^bash scripts/benchmark\.sh|-m loadgen (?:sweep|cache|--cache-test)",
+    "needs servers of yours": r"INFERQ_(?:REDIS|BROKER)_URL=\w+://[\w.]+\.internal",
+    "runs until Ctrl-C": r"make run$",
 }
+# What a block may be: commands, a program, what came out, a document, and what goes over the wire or is drawn.
+KINDS: Final = frozenset({"sh", "python", "text", "json", ""})
 
 # Pages whose programs have a test of their own, since they make one whole.
 PROGRAMS_ELSEWHERE: Final = ("docs/sdk.md", "docs/webhooks.md")
 
 _FENCE: Final = re.compile(
-    r"(?:^<!-- not run: (?P<reason>[^\n]*) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
+    r"(?:^<!-- not run: (?P<reason>[^\n]*) -->\n)?^```(?P<kind>[^\n`]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_MARK: Final = re.compile(r"^[ >]*(?:```|~~~)", re.MULTILINE)
 _SAID: Final = re.compile(r"#[ ](?P<said>\d{3}\b[^{\n]*)(?P<body>\{.*)?$")
 _RUN: Final = re.compile(r"^((?:INFERQ_\w+=\S+ )*)make run$")
 # What differs from run to run: identities, times, numbers.
@@ -65,7 +68,9 @@ class Block:
         for line in self.text.splitlines():
             comment = _SAID.search(line)
             code = line[: comment.start()] if comment else line
-            said += [Said(statuses=frozenset({200, 202, 204}))] * len(re.findall(r"\bcurl ", code))
+            said += [Said(statuses=frozenset({200, 202, 204}))] * len(
+                re.findall(r"(?<!command )\bcurl ", code)
+            )
             if comment and said:
                 statuses = frozenset(int(status) for status in re.findall(r"\b\d{3}\b", comment["said"]))
                 said[-1] = Said(statuses=statuses, body=comment["body"] or "")
@@ -81,6 +86,14 @@ def pages() -> list[str]:
 def text_of(page: str) -> str:
     """Return a page as it stands."""
     return (ROOT / page).read_text(encoding="utf-8")
+
+
+def kinds(page: str) -> list[str]:
+    """Return the kind of each block of a page. Raises `ValueError` where a block is not told from the text."""
+    found = [fence["kind"] for fence in _FENCE.finditer(text_of(page))]
+    if len(_MARK.findall(text_of(page))) != 2 * len(found):
+        raise ValueError(f"{page}: a block is indented, not ended, or within another")
+    return found
 
 
 def fences(page: str, kind: str) -> list[str]:
@@ -111,9 +124,14 @@ def blocks(page: str) -> Iterator[Block]:
         )
 
 
-def agrees(shown: str, printed: str) -> bool:
-    """Whether what was printed looks like what is shown: ``…`` is anything, numbers and identities may differ."""
+def holds(printed: str, shown: str) -> bool:
+    """Whether what was printed has in it what is shown: ``…`` is anything, numbers and identities may differ."""
     return re.search(_shape(shown), printed, re.DOTALL) is not None
+
+
+def agrees(printed: str, shown: str) -> bool:
+    """Whether what was printed is what is shown, from its beginning to its end, as `holds` compares."""
+    return re.fullmatch(_shape(shown), printed.strip(), re.DOTALL) is not None
 
 
 def _shape(shown: str) -> str:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.acceptance.conftest import StartPipeline
 from tests.acceptance.running import Up, environ
+from tests.faultfile import FaultFile
 from tests.support import eventually
 
 INPUTS: Final = [f"input number {number}" for number in range(10)]
@@ -75,6 +77,54 @@ async def test_equal_inputs_meet_at_one_batcher(start_pipeline: StartPipeline, b
     shown = await up.command("stats")
     assert "hash, 64 shards" in shown.out
     assert "hit rate" in shown.out
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("broker", ["streams", "private"])
+async def test_a_failing_engines_shards_go_to_the_others(
+    start_pipeline: StartPipeline, tmp_path: Path, broker: str
+) -> None:
+    """Of three batchers one has an engine that fails: its breaker opens, the two others have all shards, and every job
+    is done; well again, it gets its share."""
+    faults = FaultFile(tmp_path / "faults")
+    up = start_pipeline(
+        "--batchers", "2", "--breaker-open-ms", "1000", broker=broker, routing="hash", model="simulated:1,0.1"
+    )
+    await shared_evenly(up, 2)
+    settings = {name.removeprefix("INFERQ_").lower(): value for name, value in up.settings.items()}
+    sick = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "batcher",
+        env=environ({**settings, "model": faults.model, "breaker_open_ms": "1000", "probe_port": "0"}),
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        before = await shared_evenly(up, 3)
+        (name,) = (one for one in before if f"-{sick.pid}-" in one)
+        faults.order("raise")
+        async with httpx.AsyncClient(trust_env=False, base_url=up.api, timeout=30) as client:
+            records = await answered(client, [f"input {number}" for number in range(300)])
+            after = await shared_evenly(up, 2)
+            assert name not in after
+            assert all(before[one] <= after[one] for one in after)
+            assert name not in {record["batch"]["batcher"] for _, record in records if record["batch"]}
+            short = (await client.get("/stats")).json()
+            (breaker,) = (one for one in short["circuit_breakers"] if one["node"] == name)
+            assert short["total_workers"] == 3
+            assert breaker["state"] in {"open", "half_open"}
+            shown = (await up.command("stats")).out
+            assert "hash, 64 shards" in shown
+            assert "engine of" in shown.replace("\n", " ")
+            assert (await client.get("/readyz")).json()["unowned_shards"] == []
+            faults.clear()
+            await shared_evenly(up, 3)
+            await answered(client, [f"later input {number}" for number in range(100)])
+            assert (await stats(up))["queue"]["dead"] == 0
+    finally:
+        sick.terminate()
+        await asyncio.wait_for(sick.wait(), 20)
 
 
 async def test_another_number_of_shards_is_refused(start_pipeline: StartPipeline) -> None:

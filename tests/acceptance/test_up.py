@@ -1,5 +1,6 @@
 """`inferq up`: starts all, keeps all alive, stops all."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,7 +13,8 @@ import httpx
 import pytest
 
 from tests.acceptance.conftest import StartPipeline
-from tests.acceptance.running import Up, command, living
+from tests.acceptance.pages import text_of
+from tests.acceptance.running import Up, command, environ, living
 from tests.support import eventually
 
 VICTIMS = ("notifier", "batcher-1", "engine", "ingress", "valkey")
@@ -23,6 +25,9 @@ async def test_up_prints_where_everything_is(pipeline: Up) -> None:
     assert f"API        {pipeline.api}\n" in pipeline.out
     assert f"docs       {pipeline.api}/docs\n" in pipeline.out
     assert "keys" not in pipeline.out
+    (submit,) = re.findall(r"^  submit .+, or: (.+)$", pipeline.out, re.MULTILINE)
+    pasted = await asyncio.create_subprocess_exec("sh", "-c", submit, env=environ({}))
+    assert await pasted.wait() == 0
     assert f"WebSocket  {pipeline.push}/ws/jobs/" in pipeline.out
     assert set(pipeline.services) == {"ingress", "notifier", "batcher-1"}
     async with httpx.AsyncClient(trust_env=False) as client:
@@ -31,6 +36,26 @@ async def test_up_prints_where_everything_is(pipeline: Up) -> None:
             assert "inferq_" in (await client.get(f"{base}/metrics")).text
             assert (await client.get(f"{base}/healthz")).status_code == 200
             assert (await client.get(f"{base}/readyz")).json()["status"] == "ready"
+
+
+async def test_a_metric_is_where_the_page_says(pipeline: Up) -> None:
+    """Each process exports what docs/operating.md says that it does, and no other of these metrics."""
+    await pipeline.pushed(await pipeline.submit("where is it counted?"))
+    exported: dict[str, str] = {}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for name, base in pipeline.services.items():
+            exported[name.partition("-")[0]] = (await client.get(f"{base}/metrics")).text
+    rows = re.findall(r"^\| (`inferq_.*) \| ([a-z, ]+) \| .+ \|$", text_of("docs/operating.md"), re.MULTILINE)
+    told = {metric: where for row, where in rows for metric in re.findall(r"`(inferq_\w+)", row)}
+    assert len(told) > 10
+    for metric, where in told.items():
+        assert _exporters(metric, exported) == set(where.split(", ")), metric
+
+
+def _exporters(metric: str, exported: dict[str, str]) -> set[str]:
+    """Return which processes have values of a metric, or where none has any yet, which ones know it."""
+    having = {name for name, text in exported.items() if re.search(rf"^{metric}(_count)?[{{ ]", text, re.M)}
+    return having or {name for name, text in exported.items() if f"# TYPE {metric} " in text}
 
 
 async def test_a_job_goes_all_the_way(each_pipeline: Up) -> None:
@@ -182,7 +207,9 @@ async def test_a_state_folder_has_one_user(pipeline: Up) -> None:
     )
     assert ended.code == 2
     place = f"the folder {pipeline.state_dir} is in use by process {pipeline.run_file['pid']}"
-    assert re.fullmatch(f"inferq: {re.escape(place)}; stop .+ choose another folder\n", ended.err), ended.err
+    assert re.fullmatch(
+        f"inferq: {re.escape(place)}; stop it or choose another folder with --state\n", ended.err
+    ), ended.err
     assert await pipeline.ready()
 
 

@@ -1,9 +1,11 @@
 """A page in a real browser, watched for whatever a page must not do."""
 
 import json
+import os
 import re
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,13 +63,16 @@ def opened(
     width: int = 1200,
     height: int = 800,
     seen: Seen | None = None,
+    forced_colors: bool = False,
+    before: Callable[[Page], object] = lambda _: None,
 ) -> Iterator[tuple[Page, Seen]]:
-    """Open a page in a context of its own; at the end it must have behaved."""
+    """Open a page in a context of its own, prepared by ``before``; at the end it must have behaved."""
     seen = seen or Seen()
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme="dark" if dark else "light",
         reduced_motion="reduce",
+        forced_colors="active" if forced_colors else "none",
         locale="en-GB",
         timezone_id="UTC",
     )
@@ -76,6 +81,7 @@ def opened(
         context.add_init_script(_SHIFTS)
         page = context.new_page()
         watch(page, seen)
+        before(page)
         page.goto(url)
         yield page, seen
         assert seen.unexpected() == []
@@ -148,6 +154,16 @@ def ended(page: Page, count: int) -> list[dict[str, Any]]:
 
     found: list[dict[str, Any]] = eventually(lambda: len(done()) == count and done(), what="the kept answers")
     return found
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Hold a process still."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def eventually(condition: Any, *, within_s: float = 15.0, what: str = "") -> Any:

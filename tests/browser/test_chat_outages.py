@@ -3,8 +3,6 @@
 import os
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 from playwright.sync_api import Browser, expect
@@ -13,6 +11,7 @@ from tests.browser.browsing import (
     answered,
     ended,
     eventually,
+    frozen,
     live,
     opened,
     picture,
@@ -23,16 +22,6 @@ from tests.browser.browsing import (
 from tests.browser.conftest import StartUp
 
 NO_SERVER = "ERR_CONNECTION_REFUSED|WebSocket connection"
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    """Hold a process still."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def test_what_was_unfinished_is_followed_after_a_reload(browser: Browser, start_up: StartUp) -> None:

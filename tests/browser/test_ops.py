@@ -1,7 +1,9 @@
 """The page of operations, as an operator meets it."""
 
+import os
 import re
 import secrets
+import signal
 
 import httpx
 import pytest
@@ -50,7 +52,7 @@ def test_it_shows_what_goes_on(browser: Browser, pipeline: Up, name: str, dark: 
         expect(page.locator("#rates")).to_have_attribute(
             "aria-label", re.compile(r"^Now [\d.]+ arrivals a second")
         )
-        expect(page.locator("#batchers tr")).to_have_text(re.compile("(idle|busy)cpubuiltinfp32"))
+        expect(page.locator("#batchers li")).to_have_text(re.compile(r"(idle|busy) .*cpu · builtin · fp32"))
         assert tile(page, "batchers") == "1"
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(page) == []
@@ -67,6 +69,14 @@ def test_dead_letters_are_run_again_or_dropped(browser: Browser, start_up: Start
         expect(letters.first).to_contain_text("engine_crashed")
         assert violations(page) == []
         picture(page, "dead-letters", whole=True)
+        # What is under the pointer, or has the focus, stays there while others die.
+        letters.first.get_by_role("button", name="Drop").focus()
+        dies(up, "[[crash]] four")
+        expect(letters).to_have_count(4, timeout=20_000)
+        expect(letters.first.get_by_role("button", name="Drop")).to_be_focused()
+        letters.last.get_by_role("button", name="Drop").click()
+        page.get_by_role("dialog").get_by_role("button", name="Drop").click()
+        expect(letters).to_have_count(3)
         letters.first.get_by_role("button", name="Drop").click()
         page.get_by_role("button", name="Cancel").click()
         expect(letters).to_have_count(3)
@@ -84,6 +94,12 @@ def test_dead_letters_are_run_again_or_dropped(browser: Browser, start_up: Start
         page.get_by_role("button", name="Drop all shown").click()
         page.get_by_role("dialog").get_by_role("button", name="Drop").click()
         expect(page.locator("#dead")).to_contain_text("There are none.")
+        drop_all = page.get_by_role("button", name="Drop all shown")
+        expect(drop_all).to_be_disabled()
+        usual = page.get_by_role("button", name="Look again").evaluate(
+            "(one) => getComputedStyle(one).borderColor"
+        )
+        expect(drop_all).to_have_css("border-color", usual)
 
 
 def test_dead_letters_are_an_admins(browser: Browser, start_up: StartUp) -> None:
@@ -101,3 +117,23 @@ def test_dead_letters_are_an_admins(browser: Browser, start_up: StartUp) -> None
         page.get_by_label("Key", exact=True).fill(admin)
         page.keyboard.press("Enter")
         expect(page.locator("#dead tr")).to_contain_text("engine_crashed")
+
+
+def test_more_batchers_move_nothing_and_those_that_go_are_told_of(
+    browser: Browser, start_up: StartUp
+) -> None:
+    """Whoever is killed is shown as gone, before all others; what the page shows stays in its place."""
+    up = start_up(batchers="2")
+    with opened(browser, f"{up.api}/ops") as (page, _):
+        batchers = page.locator("#batchers li")
+        expect(batchers).to_have_count(2)
+        heights = "[...document.querySelectorAll('section')].map((one) => one.getBoundingClientRect().top)"
+        before = page.evaluate(heights)
+        os.kill(up.pid("batcher-1"), signal.SIGKILL)
+        expect(batchers.first).to_contain_text("gone", timeout=20_000)
+        expect(batchers.first).to_contain_text("last heard of")
+        expect(batchers).to_have_count(3)
+        assert tile(page, "batchers") == "2 of 3"
+        assert page.evaluate(heights) == before
+        assert violations(page) == []
+        picture(page, "batcher-gone", whole=True)

@@ -7,9 +7,11 @@ from functools import partial
 import pytest
 import structlog
 
+import inferq.broker.opening as opening_module
 from inferq.broker import Broker, open_when_there
 from inferq.errors import Unavailable
 from inferq.jobs import Priority
+from inferq.sparsely import Sparsely
 from inferq.steps import Origin
 from tests.deployment import Deployment, Inbox, delete_queues
 from tests.proxy import proxied
@@ -195,20 +197,26 @@ async def test_opening_without_a_server(either: Deployment) -> None:
         await either.accepted(broker)
 
 
-async def test_opening_is_tried_until_it_works(either: Deployment) -> None:
-    """A process that starts before its broker waits for it, as long as it is not stopped itself."""
+async def test_opening_is_tried_until_it_works(either: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that starts before its broker waits for it, as long as it is not stopped itself.
+
+    It tells of the first try, with the cure, and not of every later one.
+    """
+    monkeypatch.setattr(opening_module, "Sparsely", partial(Sparsely, first_s=1.0))
     log = structlog.get_logger("test")
     async with proxied(either.broker_url) as (proxy, url):
         await proxy.cut()
         broker, stopping = either.closed_broker(url=url), asyncio.Event()
         with structlog.testing.capture_logs() as lines:
-            opening = asyncio.create_task(open_when_there(broker, stopping, log))
-            await eventually(lambda: len(lines) >= 2, what="two tries")
+            opening = asyncio.create_task(open_when_there(broker, stopping, log, cure="start it"))
+            await eventually(lambda: len(lines) >= 2, what="a try that is told after one that is not")
             stopping.set()
             await opening
-        assert {line["event"] for line in lines} == {"broker.away"}
+        assert {(line["event"], line["cure"]) for line in lines} == {("broker.away", "start it")}
+        assert lines[0]["tries"] == 1
+        assert lines[1]["tries"] > 2
         assert not broker.ready
-        opening = asyncio.create_task(open_when_there(broker, asyncio.Event(), log))
+        opening = asyncio.create_task(open_when_there(broker, asyncio.Event(), log, cure="start it"))
         proxy.resume()
         await opening
         assert broker.ready

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
 from batcher import shardkeeper
 from inferq import shards
 from inferq.broker import leases
-from inferq.jobs import JobRecord, Priority
+from inferq.jobs import JobRecord, Priority, Status
+from inferq.shards import ShardLeases
 from tests.batcherrig import MakeRig, Rig, Running
+from tests.faultfile import FaultFile
 from tests.support import eventually
 
 SHARDS = 16
@@ -137,6 +140,10 @@ async def test_what_waits_for_a_batch_is_handed_over(make_rig: MakeRig) -> None:
         assert sum(len(run.rows) for one in (first, second) for run in one.engine.runs) == 1 + 1 + len(
             waiting
         )
+        given = [record.job_id for record in records if record.batch and record.batch.batcher == "b1"]
+        # Else the sweeper would take what waits at the newcomer for what has come out of its queue.
+        for origin in map(rig.origins.__getitem__, given):
+            assert first.tally.seen_ms.get(origin.queue, 0) <= origin.job.created_ms
         assert await rig.nothing_left()
 
 
@@ -157,6 +164,67 @@ async def test_a_sleeper_finds_its_shards_gone(make_rig: MakeRig) -> None:
             assert sum(len(one.cache) for one in (sleeper, other)) == len(TEXTS)
         finally:
             waking.cancel()
+
+
+@pytest.mark.parametrize("fault", ["crash", "raise"])
+async def test_a_failing_engine_loses_its_shards_to_the_others(
+    make_rig: MakeRig, tmp_path: Path, fault: str
+) -> None:
+    """Who has a good engine keeps what it has and gets the rest, every job is done there and uncharged; once the engine
+    is well again it has its share."""
+    faults = FaultFile(tmp_path / "faults")
+    rig = await hashed(make_rig, breaker_open_ms="300")
+    async with rig.batcher(faults.model) as sick, rig.batcher() as first, rig.batcher() as second:
+        await settled(sick, first, second)
+        before = [one.shards for one in (first, second)]
+        faults.order(fault)
+        jobs = await rig.submit_all([f"text {number}" for number in range(90)])
+        records = await rig.ended(jobs)
+        await settled(first, second)
+        assert sick.circuit.rests
+        assert not sick.shards
+        assert all(was <= one.shards for was, one in zip(before, (first, second), strict=True))
+        assert all_done(records)
+        assert {await rig.charges(job) for job in jobs} == {0}
+        assert {record.batch.batcher for record in records if record.batch} == {"b1", "b2"}
+        await sick.idle()
+        faults.clear()
+        await settled(sick, first, second)
+        runs = len(sick.engine.runs)
+        assert all_done(
+            await rig.ended(await rig.submit_all([f"later text {number}" for number in range(90)]))
+        )
+        assert len(sick.engine.runs) > runs
+        assert await rig.nothing_left()
+    assert await rig.broker.dead_count() == 0
+
+
+async def test_a_failing_engine_alone_leaves_its_shards_to_nobody(make_rig: MakeRig, tmp_path: Path) -> None:
+    """What waits in them waits on, uncharged, and is done when the engine is well again."""
+    faults = FaultFile(tmp_path / "faults")
+    rig = await hashed(make_rig, breaker_open_ms="200")
+    leases_on_shards = ShardLeases(rig.store.redis, rig.settings.names, "simulated")
+
+    async def unowned() -> bool:
+        return (await leases_on_shards.look()).unowned(SHARDS) == list(range(SHARDS))
+
+    async with rig.batcher(faults.model) as only:
+        await settled(only)
+        faults.order("raise")
+        jobs = await rig.submit_all(TEXTS * 3)
+        await eventually(unowned, 15, what="shards that nobody has")
+        await only.idle()
+        jobs += await rig.submit_all(TEXTS)
+        # Through further tries that fail as well.
+        opened = only.circuit.figures().opened
+        await eventually(lambda: only.circuit.figures().opened >= opened + 3, 15, what="further tries")
+        assert await unowned()
+        assert {(await rig.record(job)).status for job in jobs} == {Status.QUEUED}
+        faults.clear()
+        assert all_done(await rig.ended(jobs))
+        assert {await rig.charges(job) for job in jobs} == {0}
+        await settled(only)
+        assert await rig.nothing_left()
 
 
 async def test_both_priorities_of_a_shard_have_one_owner(make_rig: MakeRig) -> None:

@@ -147,7 +147,7 @@ def test_a_repository_without_onnx_names_the_extra(
     """Where torch is not installed, a repository of safetensors alone says what to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     server.files["model.safetensors"] = server.files.pop("onnx/model.onnx")
-    with pytest.raises(OperatorError, match=r"inferq\[export\]"):
+    with pytest.raises(OperatorError, match=r"-m pip install .*torch"):
         hub.resolve(parse("hub:owner/tiny"), cache_dir=tmp_path, endpoint=server.endpoint)
 
 

@@ -161,7 +161,14 @@ async def test_statistics(either: Deployment) -> None:
         # Both batchers' buckets together.
         "total": {"count": 100, "p50": 7.52, "p90": 7.52, "p99": 7.52},
     }
-    assert stats["breakers"] == []
+    ways = ["redis", "broker"] if either.on_rabbit else ["redis"]
+    assert [entry["name"] for entry in stats["breakers"]] == ways
+    for entry in stats["breakers"]:
+        assert set(entry) == {
+            "name", "node", "state", "failures", "successes", "opened", "half_open_in_s",
+        }  # fmt: skip  # as the contract lists them, and how long it lasts
+        assert (entry["state"], entry["failures"], entry["opened"]) == ("closed", 0, 0)
+        assert entry["successes"] > 0
 
 
 async def test_statistics_under_hash_routing(streams: Deployment) -> None:

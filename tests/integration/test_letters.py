@@ -1,14 +1,17 @@
 """Dead letters over HTTP: who may touch them, and what becomes of them."""
 
+import re
 import secrets
 from typing import Any
 
 import httpx
 import pytest
 
-from inferq.messages import decode_job
+from inferq.errors import QueueFull
+from inferq.messages import decode_job, encode_dead
 from tests.deployment import Deployment, Inbox
 from tests.integration.test_dead_letters import buried
+from tests.integration.test_replays import letter_of
 from tests.serving import ready, serving
 from tests.support import eventually
 
@@ -68,17 +71,49 @@ async def test_what_is_dropped_is_gone(either: Deployment) -> None:
         assert [letter["job_id"] for letter in await shown(client)] == [first]
 
 
-async def test_a_full_queue_keeps_the_letter(streams: Deployment) -> None:
-    """What cannot be accepted again stays a dead letter, and the answer says why."""
-    broker = await streams.broker()
-    (job_id,) = await buried(streams, broker, 1)
-    await streams.accepted(broker)
-    async with serving(streams, INFERQ_QUEUE_LIMIT="1") as client:
+async def test_a_full_queue_keeps_the_letter(either: Deployment) -> None:
+    """What cannot be accepted again stays a dead letter, and the answer says why; with room again it runs."""
+    broker = await either.broker(limit_jobs=1)
+    inbox = Inbox()
+    (job_id,) = await buried(either, broker, 1)
+
+    async def accepted() -> str | None:
+        try:
+            return (await either.accepted(broker))[0]
+        except QueueFull:
+            return None  # How many wait is counted from time to time.
+
+    waiting = await eventually(accepted, every_s=0.1, what="room")
+    async with serving(either, INFERQ_QUEUE_LIMIT="1") as client:
         await eventually(lambda: ready(client), what="readiness")
-        answer = (await chosen(client, "replay", job_id)).json()
-        assert answer["replayed"] == {}
-        assert "waiting" in answer["failed"][0]["detail"]
+        for _ in range(2):
+            answer = (await chosen(client, "replay", job_id)).json()
+            assert answer["replayed"] == {}
+            assert re.search("waiting already|takes no more", answer["failed"][0]["detail"])
         assert [letter["job_id"] for letter in await shown(client)] == [job_id]
+        consumer = await either.consumer(broker, inbox)
+        await inbox.receives(waiting)
+        await consumer.ack(inbox.got)
+
+        async def runs() -> str | None:
+            replayed: dict[str, str] = (await chosen(client, "replay", job_id)).json()["replayed"]
+            return replayed.get(job_id)
+
+        await inbox.receives(await eventually(runs, every_s=0.2, what="a replay"))
+        assert await shown(client) == []
+
+
+async def test_a_letter_without_an_id_can_be_dropped(streams: Deployment) -> None:
+    """What was no job's message has no id, and goes all the same."""
+    await (await streams.broker()).drop_dead(None)
+    letter = encode_dead(letter_of(b"nonsense"))
+    await streams.redis.xadd(streams.names.dead_queue, {"m": letter})
+    async with serving(streams) as client:
+        await eventually(lambda: ready(client), what="readiness")
+        assert [one["job_id"] for one in await shown(client)] == [""]
+        assert "cannot run again" in (await chosen(client, "replay", "")).json()["failed"][0]["detail"]
+        assert (await chosen(client, "drop", "")).json() == {"dropped": [""], "failed": []}
+        assert await shown(client) == []
 
 
 async def test_they_are_an_admins(streams: Deployment) -> None:
@@ -115,6 +150,17 @@ async def test_no_other_page_can_touch_them(streams: Deployment) -> None:
             {"Sec-Fetch-Site": "same-site"},
         ):
             assert (await chosen(client, "drop", UNKNOWN, **headers)).status_code == 403, headers
+            # A look is work for the broker, so a page is refused it too; one whose host leads here has no `Origin`.
+            asked = await client.get("/ops/dead", headers=headers)
+            assert asked.status_code == 403, headers
+        for host, status in (
+            ("evil.example", 403),
+            (f"evil.example:{client.base_url.port}", 403),
+            ("", 403),
+            ("localhost:9", 200),
+            ("[::1]:9", 200),
+        ):
+            assert (await client.get("/ops/dead", headers={"Host": host})).status_code == status, host
         body = b'{"job_ids":["x"]}'
         for headers in (
             {},
@@ -131,8 +177,8 @@ async def test_no_other_page_can_touch_them(streams: Deployment) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"{}", b'{"job_ids":[]}', b'{"job_ids":[1]}', b'{"job_ids":["x"],"all":true}', b'{"job_ids":[""]}',
-     b'{"job_ids":[' + b",".join([b'"x"'] * 101) + b"]}"],
+    [b"", b"[]", b"{}", b'{"job_ids":[]}', b'{"job_ids":[1]}', b'{"job_ids":["x"],"all":true}', b'{"job_ids":null}',
+     b'{"job_ids":["' + b"x" * 101 + b'"]}', b'{"job_ids":[' + b",".join([b'"x"'] * 101) + b"]}"],
 )  # fmt: skip  # one body after the other
 async def test_what_is_wrong_with_a_body_is_said(client: httpx.AsyncClient, body: bytes) -> None:
     """The answer names the field and the limit."""

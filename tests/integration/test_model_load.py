@@ -140,7 +140,7 @@ def test_labels_must_be_as_many_as_logits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("device", "precision", "says"),
     [
-        ("cuda", "fp32", "built without CUDA: .*inferq.gpu."),
+        ("cuda", "fp32", "built without CUDA: .*pip install .*onnxruntime-gpu"),
         ("cpu", "int8", r"has no model\.int8\.onnx: make one with"),
     ],
 )

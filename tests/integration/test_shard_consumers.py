@@ -192,6 +192,48 @@ async def test_after_an_outage_it_consumes_what_it_has_by_then(sharded: Deployme
         await inbox.receives(*gone)
 
 
+async def test_a_paused_consumer_takes_nothing_of_any_shard(sharded: Deployment) -> None:
+    """What it holds can be settled or given back, for the next owner; resumed, it takes what it has by then."""
+    broker, inbox, other = await sharded.broker(), Inbox(), Inbox()
+    consumer = await sharded.shard_consumer(broker, inbox)
+    next_one = await sharded.shard_consumer(broker, other)
+    await consumer.take_on(sharded.queues_of(0, 1))
+    ids = await accepted_in(sharded, broker, 0, 3)
+    await inbox.receives(*ids)
+    await consumer.pause()
+    await consumer.let_go(sharded.queues_of(0))
+    await consumer.take_on(sharded.queues_of(2))
+    await consumer.give_back(inbox.got[1:])
+    await consumer.ack(inbox.got[:1])
+    assert consumer.out_of(sharded.queues_of(0)) == 0
+    late = [one for shard in (1, 2) for one in await accepted_in(sharded, broker, shard, 2)]
+    await next_one.take_on(sharded.queues_of(0))
+    await other.receives(*{*ids} - {inbox.ids[0]})
+    assert not set(inbox.ids) & set(late)
+    await consumer.resume()
+    await inbox.receives(*late)
+    await consumer.ack(inbox.got)
+    await next_one.ack(other.got)
+
+
+async def test_a_pause_of_shards_outlives_the_connection(sharded: Deployment) -> None:
+    """A connection that is made anew meanwhile brings nothing, and does once the consumer is resumed."""
+    broker, inbox = await sharded.broker(), Inbox()
+    async with proxied(sharded.broker_url) as (proxy, url):
+        consumer = await sharded.shard_consumer(await sharded.broker(url=url), inbox)
+        await consumer.take_on(sharded.queues_of(0))
+        await consumer.pause()
+        await proxy.cut()
+        ids = await accepted_in(sharded, broker, 0, 2)
+        proxy.resume()
+        if sharded.on_rabbit:
+            await eventually(lambda: consumer.ready, 20, what="another connection")
+        assert inbox.got == []
+        await consumer.resume()
+        await inbox.receives(*ids, timeout_s=20)
+        await consumer.ack(inbox.got)
+
+
 async def test_stopping_takes_nothing_more(sharded: Deployment) -> None:
     """Not even of a shard that is taken on then; what is held can be settled."""
     broker, inbox = await sharded.broker(), Inbox()
@@ -232,8 +274,10 @@ async def test_a_dead_letter_runs_again_in_its_shard(sharded: Deployment) -> Non
     )
     await consumer.bury(delivery, letter)
     (entry,) = await broker.dead(10)
-    again = await replay(broker, sharded.names, entry.letter)
-    await inbox.receives(again)
+    replays = await replay(broker, sharded.names, [entry.letter])
+    assert not replays.failed
+    await inbox.receives(replays.replayed[job_id])
+    assert {one.queue for one in inbox.got} == {delivery.queue}
 
 
 async def test_a_lost_message_is_published_into_its_shard(sharded: Deployment) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,22 @@ def test_there_may_be_several_batchers() -> None:
     assert batcher["deploy"] == {"replicas": 1}
 
 
+def test_each_image_is_built_by_one_service() -> None:
+    """Two builds of one name are two images, and what has the first is made anew by the next `up`."""
+    built = {name: one["image"] for name, one in SERVICES.items() if "build" in one}
+    assert built == {"ingress": "inferq:local", "batcher-gpu": "inferq:local-gpu"}
+    assert {SERVICES[name]["image"] for name in (*OURS, "loadgen")} == {"inferq:local"}
+    assert [SERVICES[name]["build"]["target"] for name in built] == ["cpu", "gpu"]
+
+
+def test_the_load_generator_follows_what_it_can_reach() -> None:
+    """The notifier's address is the one for outside, so jobs are followed by their records; a GPU alone will do."""
+    service = SERVICES["loadgen"]
+    follow = service["command"].index("--follow")
+    assert service["command"][follow + 1] == "records"
+    assert set(service["depends_on"]) == {"ingress"}
+
+
 def test_images_are_arguments_with_a_version() -> None:
     """What is not ours is named once, with a version, and can be pinned by digest from outside."""
     text = _text("compose.yaml")
@@ -121,9 +138,23 @@ def test_images_are_arguments_with_a_version() -> None:
     dockerfile = _text("deploy/Dockerfile")
     arguments = dict(re.findall(r"^ARG ([A-Z_]+_IMAGE)=(\S+)$", dockerfile, re.MULTILINE))
     assert all(f":-{image}}}" in text for image in arguments.values())
-    stages = set(re.findall(r" AS (\S+)$", dockerfile, re.MULTILINE))
+    stages = {"scratch", *re.findall(r" AS (\S+)$", dockerfile, re.MULTILINE)}
     for base in re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE):
         assert base in stages or base in {f"${{{name}}}" for name in arguments}
+
+
+def test_each_image_has_the_runtime_of_its_lock() -> None:
+    """The one for GPUs has what its lock's runtime is built for: CUDA 13 from 1.28 on; never both runtimes."""
+    dockerfile = _text("deploy/Dockerfile")
+    installed = re.findall(r"--requirement /wheels/(\S+)", dockerfile)
+    assert installed == ["requirements.lock", "requirements-gpu.lock"]
+    assert dockerfile.count("pip install") == len(installed)
+    runtimes = [set(re.findall(r"^onnxruntime\S*(?===)", _text(name), re.MULTILINE)) for name in installed]
+    assert runtimes == [{"onnxruntime"}, {"onnxruntime-gpu"}]
+    found = re.search(r"^onnxruntime-gpu==1\.(\d+)", _text("requirements-gpu.lock"), re.MULTILINE)
+    assert found is not None
+    assert int(found[1]) >= 28
+    assert re.search(r"^ARG CUDA_IMAGE=nvidia/cuda:13\.\S+-cudnn-runtime-", dockerfile, re.MULTILINE)
 
 
 def test_an_image_runs_its_service_itself_and_not_as_root() -> None:
@@ -218,3 +249,30 @@ def test_secrets_are_made_once_and_closed_to_others(secrets: Path) -> None:
     _make_secrets(secrets)
     after = {one.name: one.read_bytes() for one in secrets.iterdir()}
     assert {name for name in before if before[name] != after[name]} == {"redis_url", "redis_conf"}
+
+
+def test_on_the_hosts_network_everything_stays_on_loopback(tmp_path: Path) -> None:
+    """Where containers share the network of the host, each server of theirs is told to listen on 127.0.0.1 alone."""
+    script = ROOT / "deploy" / "host_network.py"
+    done = subprocess.run(
+        [sys.executable, script, tmp_path],
+        input=_text("compose.yaml"),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    services = yaml.safe_load(done.stdout)["services"]
+    assert services.keys() == SERVICES.keys()
+    for name, service in services.items():
+        assert service["network_mode"] == "host"
+        assert "ports" not in service
+        if name in OURS:
+            assert service["environment"]["INFERQ_HOST"] == "127.0.0.1"
+    assert services["redis"]["command"][-2:] == ["--bind", "127.0.0.1"]
+    config = (tmp_path / "rabbitmq.conf").read_text(encoding="utf-8")
+    assert "listeners.tcp.default = 127.0.0.1:5672\n" in config
+    for plugin in ("management", "prometheus"):
+        assert f"{plugin}.tcp.ip = 127.0.0.1\n" in config
+    assert any(volume.startswith(str(tmp_path)) for volume in services["rabbitmq"]["volumes"])

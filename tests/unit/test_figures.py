@@ -11,7 +11,7 @@ from scripts import figures
 
 ROOT = figures.ROOT
 REPORTS = ROOT / figures.REPORTS
-COMMANDS = ("make bench", "scripts/", "-m scripts.", "-m loadgen", "inferq ")
+COMMANDS = ("make bench", "make test-browser", "scripts/", "-m scripts.", "-m loadgen", "inferq ")
 
 
 @pytest.fixture

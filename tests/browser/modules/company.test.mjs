@@ -25,7 +25,7 @@ test("a line without a batch has no company", () => {
 });
 
 test("the turn as a whole: passes, others, what came from the cache", () => {
-  assert.deepEqual(summary(lines), { lines: 5, passes: 2, others: 4, cached: 1, answered: 4 });
+  assert.deepEqual(summary(lines), { lines: 5, run: 4, passes: 2, others: 4, cached: 1, answered: 4 });
 });
 
 test("equal lines that were one row of a batch make no negative number of others", () => {

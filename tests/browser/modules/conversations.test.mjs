@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { MOST_LINES, MOST_TURNS, add_turn, conversation, lines, read, surplus, title, write } from "../../../ingress/web/conversations.js";
+import { MOST_LINES, MOST_TURNS, add_turn, conversation, lines, merge, read, surplus, title, write } from "../../../ingress/web/conversations.js";
 
 const ID = "0123456789abcdef0123456789abcdef";
 
@@ -55,9 +55,47 @@ test("of too many conversations those that were longest unchanged go", () => {
   assert.deepEqual(surplus(all, 4), []);
 });
 
+test("what another tab has kept is taken over: its turns, and what it knows more of a line", () => {
+  const one = conversation("c1", 5);
+  const [first, third] = [add_turn(one, ["a", "b"], 10), add_turn(one, ["c"], 30)];
+  const other = read(write(one));
+  const second = add_turn(other, ["d"], 20);
+  Object.assign(other.turns[0].lines[0], { job_id: ID, record: { status: "done", seq: 3 } });
+  other.turns[0].sent = { once: "k", indexes: [0, 1] };
+  Object.assign(first.lines[1], { job_id: ID, record: { status: "running", seq: 2 } });
+  assert.ok(merge(one, other));
+  assert.deepEqual(one.turns, [first, second, third]);
+  assert.equal(first.lines[0].record.seq, 3);
+  assert.equal(first.lines[1].record.seq, 2);
+  assert.equal(first.sent.once, "k");
+  assert.equal(one.changed_at, 30);
+  assert.ok(!merge(one, read(write(one))));
+});
+
+test("a turn that had to make room does not come back from another tab", () => {
+  const one = conversation("c1", 5);
+  for (let number = 0; number < MOST_TURNS; number += 1) add_turn(one, ["x"], number);
+  const other = read(write(one));
+  add_turn(one, ["new"], MOST_TURNS);
+  assert.ok(!merge(one, other));
+  assert.equal(one.turns.length, MOST_TURNS);
+  assert.equal(one.turns[0].at, 1);
+});
+
+test("under which key a turn was sent is kept, but not for lines that are not those", () => {
+  const one = conversation("c1", 5);
+  const turn = add_turn(one, ["a", "b"], 7);
+  turn.sent = { once: "k", indexes: [0, 1] };
+  assert.deepEqual(read(write(one)).turns[0].sent, turn.sent);
+  turn.lines[0].text = 3;
+  assert.equal(read(write(one)).turns[0].sent, null);
+});
+
 test("a conversation is called after its first line, cut where it is long", () => {
   const one = conversation("c1", 5);
   assert.equal(title(one), "New conversation");
   add_turn(one, ["y".repeat(200)], 7);
   assert.equal(title(one), `${"y".repeat(80)}…`);
+  one.turns[0].lines[0].text = "😀".repeat(81);
+  assert.equal(title(one), `${"😀".repeat(80)}…`);
 });

@@ -10,6 +10,7 @@ test("a fault names the first thing that is wrong, and a cure what to do", () =>
   assert.equal(fault({}), "refused");
   assert.match(cure({ code: "queue_full", status: 503, waits: true }), /by itself/);
   assert.match(cure({ code: "queue_full", status: 503, waits: false }), /Send it again later/);
+  assert.match(cure({ code: "quota_exceeded", status: 429, waits: false, retry_after_s: 570 }), /Send it again in 10 minutes/);
   assert.doesNotMatch(cure({ code: "invalid_request", status: 400 }), /by itself|later/);
   assert.match(cure({ code: "what", status: 500 }), /log/);
   assert.equal(cure({ code: "what", status: 400 }), "");

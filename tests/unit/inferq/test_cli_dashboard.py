@@ -102,3 +102,18 @@ def test_a_line_for_where_nobody_watches() -> None:
         "12:00:03 UTC  1234 waiting, 2 dead, 812.3/s in, 798.0/s out, total p50 8.1 ms, p99 12,346 ms, 2 batchers"
     )
     assert "p50 - ms" in line({**found(), "latency_ms": {}}, "x")
+
+
+def test_breakers_are_shown_while_they_are_not_closed() -> None:
+    """Which, whose, and for how long they stay open; a service that has none, or an older one, says nothing."""
+    one = {"name": "engine", "node": "host-2", "state": "closed", "half_open_in_s": 0.0}
+    open_, half = (
+        one | {"state": "open", "half_open_in_s": 12.4},
+        one | {"state": "half_open", "name": "redis"},
+    )
+    for quiet in ([], [one, one]):
+        assert "breakers" not in "\n".join(picture(seen(1, breakers=quiet), 80))
+    shown = picture(seen(1, breakers=[one, open_, half]), 100)
+    assert "breakers     engine of host-2 is open for 12 s, redis of host-2 is half-open" in [
+        each.rstrip() for each in shown
+    ]

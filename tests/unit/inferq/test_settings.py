@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferq.breaker import Limits
 from inferq.errors import OperatorError
 from inferq.options import BY_FIELD, OPTIONS, Option
 from inferq.redaction import redact
@@ -125,6 +126,10 @@ CASES: dict[str, Case] = {
     "max_attempts": _number(1, 20),
     "engine_timeout_ms": _number(10, 3_600_000),
     "hang_factor": _number(2, 1_000_000),
+    "breaker_failures": _number(1, 1000),
+    "breaker_open_ms": _number(10, 3_600_000),
+    "breaker_successes": _number(1, 1000),
+    "breaker_probes": _number(1, 1000),
     "result_ttl_s": _number(1, 31_536_000),
     "job_ttl_s": _number(1, 31_536_000),
     "batchers": _number(1, 64),
@@ -507,3 +512,12 @@ def test_the_cache_may_be_left_to_its_usual_place() -> None:
     """An empty folder is none, not the present one."""
     assert load({})[0].cache_path is None
     assert load({"INFERQ_CACHE_DIR": "/models"})[0].cache_path == Path("/models")
+
+
+def test_the_limits_of_breakers_are_the_settings() -> None:
+    """By default those that a breaker has by itself; otherwise each as it is set."""
+    settings, _ = load({})
+    assert settings.breaker_limits == Limits()
+    names = ("BREAKER_FAILURES", "BREAKER_OPEN_MS", "BREAKER_SUCCESSES", "BREAKER_PROBES")
+    settings, _ = load({f"INFERQ_{name}": str(20 + at) for at, name in enumerate(names)})
+    assert settings.breaker_limits == Limits(failures=20, open_ms=21, successes=22, probes=23)

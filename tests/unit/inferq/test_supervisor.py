@@ -53,6 +53,7 @@ class Watched:
             port=port,
             record=folder / "service.pid",
             on_line=lambda _, line: self.lines.append(line),
+            cures={"broker": "start the broker", "redis": "start Redis"},
         )
 
     def make_ready(self) -> None:
@@ -140,6 +141,67 @@ async def test_a_start_that_fails_is_tried_again() -> None:
         await keeping
 
 
+async def test_a_retired_supervisor_says_and_starts_nothing() -> None:
+    """A death that comes after the retirement, even in the same turn of the loop, is nobody's business any more."""
+    death = asyncio.get_running_loop().create_future()
+    starts = 0
+
+    class Killed:
+        pid: int | None = 7
+
+        async def start(self) -> None:
+            nonlocal starts
+            starts += 1
+
+        async def wait(self) -> int:
+            return int(await death)
+
+        async def stop(self) -> None: ...
+
+    said: list[str] = []
+    supervisor = Supervisor("it", Killed(), say=said.append)
+    keeping = asyncio.create_task(supervisor.keep())
+    await asyncio.sleep(0)
+    supervisor.retire()
+    death.set_result(-9)
+    await asyncio.wait_for(keeping, 5)
+    assert (said, starts) == ([], 0)
+
+
+@pytest.mark.parametrize(("while_waiting", "starts_then"), [(True, 0), (False, 1)])
+async def test_a_supervisor_retired_before_a_restart_does_not_restart(
+    while_waiting: bool, starts_then: int
+) -> None:
+    """The wait between death and restart is no loophole, nor is a start that failed."""
+    starts = 0
+
+    class Dead:
+        pid: int | None = 7
+
+        async def start(self) -> None:
+            nonlocal starts
+            starts += 1
+            supervisor.retire()
+            raise OperatorError("the port is taken")
+
+        async def wait(self) -> int:
+            return 1
+
+        async def stop(self) -> None: ...
+
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if while_waiting:
+            supervisor.retire()
+
+    supervisor = Supervisor("it", Dead(), say=say, backoff=Backoff(first_s=0.01, most_s=0.01))
+    await asyncio.wait_for(supervisor.keep(), 5)
+    assert starts == starts_then
+    assert [line.partition(";")[0] for line in said] == ["it died with exit status 1"]
+
+
 async def test_a_minute_of_life_makes_the_next_wait_short_again() -> None:
     """The backoff starts over after a child that lived long, and not after one that did not."""
     now_s = 0.0
@@ -166,9 +228,9 @@ async def test_a_minute_of_life_makes_the_next_wait_short_again() -> None:
 
 
 async def test_a_child_that_is_not_ready_says_why(service: Watched) -> None:
-    """Past the deadline the refusal names what the child lacked."""
+    """Past the deadline the refusal names what the child lacked, and the cure where one is known."""
     await service.child.start()
-    with pytest.raises(OperatorError, match=r"^service was not ready within 2 s: redis: away$"):
+    with pytest.raises(OperatorError, match=r"^service was not ready within 2 s: redis: away: start Redis$"):
         await service.child.ready(2, service.said.append)
 
 

@@ -79,3 +79,14 @@ def test_the_console_stays_readable(capsys: pytest.CaptureFixture[str]) -> None:
     assert "name=größe" in first
     assert "  Traceback (most recent call last):" in more
     assert "  ValueError: the reason" in more
+
+
+def test_failed_connections_are_told_in_our_words_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the AMQP library says of each try is left out; its other errors come through."""
+    configure_logs(service="test", level="info", style="json")
+    library = logging.getLogger("aiormq.connection")
+    library.error("error when creating transport: %r", ConnectionRefusedError(111))
+    library.error('Unexpected connection close from remote "%s"', "amqp://user:secret@host")
+    library.error("Unexpected frame %r", "odd")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["event"] == "Unexpected frame 'odd'"

@@ -121,7 +121,7 @@ async def test_nothing_is_loaded_from_elsewhere() -> None:
                 "script-src 'self'",
                 "style-src 'self'",
                 "connect-src 'self' wss://push.example:443",
-                "img-src 'self' data:",
+                "img-src 'self'",
                 "base-uri 'none'",
                 "form-action 'none'",
                 "frame-ancestors 'none'",
@@ -147,6 +147,15 @@ async def test_a_notifier_that_listens_everywhere_is_where_the_page_is(host: str
         page = await client.get("/", headers={"Host": host})
         assert f"connect-src 'self' ws://{named}:8081; " in page.headers["content-security-policy"]
         assert 'content="ws://*:8081"' in page.text
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("ws", 80), ("wss", 443)])
+async def test_a_notifier_whose_address_names_no_port_is_at_its_schemes(scheme: str, port: int) -> None:
+    """The page is told of an address that a browser can call."""
+    async with calling(stream_url=f"{scheme}://0.0.0.0") as client:
+        page = await client.get("/")
+        assert f'content="{scheme}://*:{port}"' in page.text
+        assert f" {scheme}://inferq.example:{port}; " in page.headers["content-security-policy"]
 
 
 async def test_an_address_does_not_end_an_attribute_or_a_policy() -> None:

@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,20 @@ from inferq.errors import OperatorError
 from loadgen.completed import INTERRUPTED, NOT_DONE, completed
 from loadgen.reports.environment import ROOT
 from tests.support import eventually
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_terminal() -> Iterator[None]:
+    """Whoever started the tests may have ignored signals, as nohup and a shell's background do."""
+    usual: dict[signal.Signals, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_a_command_that_cannot_be_carried_out_ends_with_one_line() -> None:

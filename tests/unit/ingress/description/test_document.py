@@ -30,7 +30,7 @@ from ingress.description.operations import OPERATIONS
 from ingress.description.parts import HEADER_FIELDS
 from ingress.description.schemas import NOT_BLANK
 from ingress.eventstream import message
-from ingress.stats import (
+from ingress.statistics import (
     BatcherFigures,
     CacheFigures,
     LatencyFigures,
@@ -139,6 +139,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
         events=nobody,
         stats=nobody,
         keys=KeyRing(""),
+        visitors=nobody,
         stream_url="ws://a",
     )
     checks: Checks = dict
@@ -199,7 +200,8 @@ def test_every_error_that_has_an_answer_is_described() -> None:
     assert described.keys() == {kind.code for kind in kinds} | {"internal_error", "method_not_allowed"}
     for kind in kinds:
         assert str(kind.status) in described[kind.code]
-    assert set(errors_of_operations()) == kinds
+    # Who is not let in is told so everywhere, and no operation says it.
+    assert {*errors_of_operations(), errors.Forbidden} == kinds
 
 
 def errors_of_operations() -> Iterator[type[HttpError]]:
@@ -311,6 +313,7 @@ def test_what_is_encoded_is_valid() -> None:
             batches=BatchTotals(),
             cache=CacheTotals(),
             routing=RoutingFigures(routing="hash", shards=64, unowned=[5]),
+            breakers=[],
             latency_ms=LatencyFigures(queue_wait=timed, inference=timed, total=untimed),
         ),
     ):  # fmt: skip  # values side by side
