@@ -223,9 +223,9 @@ class Settler:
             self._tally.ended(status, sum(moved.applied and moved.status is status for moved in moves))
 
 
-def found_outcome(result: AnyResult) -> Outcome:
-    """Return the outcome that a kept result stands for."""
-    return Outcome(result=result, batch=None, inference_ms=0.0, ended_ms=wall_ms())
+def found_outcome(result: AnyResult, lookup_ms: float) -> Outcome:
+    """Return the outcome that a kept result stands for: finding it takes the place of computing it."""
+    return Outcome(result=result, batch=None, inference_ms=lookup_ms, ended_ms=wall_ms())
 
 
 def _end(item: Item, said: Outcome, closed_ms: float) -> Step:

@@ -10,7 +10,7 @@ follows it; one whose answer is kept is answered at once. When a row fails, its 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from batcher.burying import Undertaker
 from batcher.enginecircuit import EngineCircuit
 from batcher.failing import Failing
 from batcher.followers import Followers
+from batcher.handover import HandOver
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.lanes import Turn
@@ -62,7 +63,6 @@ class Worker:
             undertaker, let_go=self._let_go, again=lambda item: self._wait_again([item], alone=True)
         )
         self._tally, self._clock, self._circuit = tally, clock, circuit
-        self._recess = Recess(circuit, ledger, settler, take=self._take_out, let_go=self._let_go)
         self._changed = asyncio.Event()
         self._runner = Runner(
             planner=planner,
@@ -79,6 +79,8 @@ class Worker:
         self._found: list[tuple[Item, Outcome]] = []
         # Everything that is in our hands and not in the window.
         self._out: dict[str, Item] = {}
+        self._hand_over = HandOver(planner, ledger, settler, self._out)
+        self._recess = Recess(circuit, ledger, settler, take=self._hand_over.take_out, let_go=self._let_go)
         self._followers = Followers()
         self._slots = asyncio.Semaphore(AT_ONCE * planner.lanes)
         self._stopping = False
@@ -116,7 +118,7 @@ class Worker:
             self._refuse(admitted)
         elif isinstance(admitted, Found):
             self._out[job_id] = admitted.item
-            self._found.append((admitted.item, found_outcome(admitted.result)))
+            self._found.append((admitted.item, found_outcome(admitted.result, admitted.lookup_ms)))
             self._changed.set()
         elif self._followers.follow(admitted):
             self._tally.twin()
@@ -152,9 +154,12 @@ class Worker:
 
     async def give_back(self) -> None:
         """Let others have everything that was not run."""
-        refused = [one.delivery for one in self._refused]
-        # Some of those in the window were started: twins of one that failed, and suspects.
-        await self._settler.give_back([*self._out.values(), *self._planner.window.jobs], refused)
+        await self._hand_over.everything([one.delivery for one in self._refused])
+
+    async def let_go(self, queues: Collection[str]) -> None:
+        """Let others have what came out of these queues and waits for a batch."""
+        await self._hand_over.of(queues)
+        self._changed.set()
 
     def _pass_on(self, now_s: float) -> None:
         """See to what needs no batch: refusals, answers that are known, jobs that have become hopeless."""
@@ -168,14 +173,6 @@ class Worker:
                 self._planner.window.remove(item)
                 self._out[item.job_id] = item
             self._spawn(self._expire(hopeless), "expire")
-
-    def _take_out(self) -> list[Item]:
-        """Take out of the window all that waits there."""
-        items = self._planner.window.jobs
-        for item in items:
-            self._planner.window.remove(item)
-            self._out[item.job_id] = item
-        return items
 
     async def _wait(self, timeout_s: float) -> None:
         try:

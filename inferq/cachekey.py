@@ -31,12 +31,7 @@ def cache_key(
 
 def tensor_key(*, model_digest: str, precision: str, inputs: Sequence[Tensor]) -> str:
     """Return the key of tensors, in the order of the graph's inputs, as SHA-256 in hex."""
-    about = [(one.name, one.datatype, one.shape) for one in inputs]
-    total = hashlib.sha256(_encode((VERSION, model_digest, precision, {}, about)))
-    total.update(b"\n")
-    for one in inputs:
-        total.update(one.data)
-    return total.hexdigest()
+    return _of_tensors((VERSION, model_digest, precision, {}), inputs)
 
 
 def job_key(job: Job, *, model_digest: str, precision: str) -> str:
@@ -44,3 +39,27 @@ def job_key(job: Job, *, model_digest: str, precision: str) -> str:
     if job.inputs:
         return tensor_key(model_digest=model_digest, precision=precision, inputs=job.inputs)
     return cache_key(model_digest=model_digest, precision=precision, text=job.text)
+
+
+def input_digest(text: str) -> str:
+    """Return the SHA-256 in hex of an input alone, whatever model reads it."""
+    return hashlib.sha256(_encode((VERSION, text))).hexdigest()
+
+
+def job_digest(job: Job) -> str:
+    """Return the digest of what a job gives to whatever model."""
+    return _of_tensors((VERSION,), job.inputs) if job.inputs else input_digest(job.text)
+
+
+def shard_of(digest: str, shards: int) -> int:
+    """Return the shard of an input by its digest, so that equal inputs meet."""
+    return int(digest[:8], 16) % shards
+
+
+def _of_tensors(about: tuple[Any, ...], inputs: Sequence[Tensor]) -> str:
+    heads = [(one.name, one.datatype, one.shape) for one in inputs]
+    total = hashlib.sha256(_encode((*about, heads)))
+    total.update(b"\n")
+    for one in inputs:
+        total.update(one.data)
+    return total.hexdigest()

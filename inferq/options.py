@@ -156,6 +156,12 @@ OPTIONS: tuple[Option, ...] = (
            help="where results of equal inputs are kept: local in each batcher, shared in Redis too"),
     Option(field="cache_size", default="1000", parse=allowed.integer(1, 10_000_000), unit="results",
            help="most results that a batcher keeps; the oldest unused go"),
+    Option(field="routing", default="shared", parse=allowed.choice("shared", "hash"), unit="way",
+           help="shared: all batchers of a model take from one queue; hash: equal inputs go to one batcher, by shards"
+                " with a queue each"),
+    Option(field="shards", default="auto", parse=allowed.integer_or("auto", 1, 1024), unit="shards",
+           help="hash: how many shards each model's jobs are spread over, the same for all processes; auto: 64, and 1"
+                " where routing is shared"),
     Option(field="log_level", default="info", parse=allowed.choice("debug", "info", "warning", "error"), unit="level",
            help="what is logged"),
     Option(field="log_format", default="auto", parse=allowed.choice("auto", "console", "json"), unit="format",

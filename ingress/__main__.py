@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -75,7 +75,15 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     beside_store, store = (Store(client, settings.names, **ttls) for client in (beside_redis, redis))
     broker = make_broker(settings, store)
     keys = KeyRing.of(settings)
-    stats = Stats(broker, store, metrics, circuits, beside=beside_redis, process_id=identity)
+    stats = Stats(
+        broker,
+        store,
+        metrics,
+        circuits,
+        models=list(catalog.models),
+        beside=beside_redis,
+        process_id=identity,
+    )
     cache = SharedCache(store, metrics, serving=stats.served) if settings.cache == "shared" else None
     submits = Submits(
         broker,
@@ -122,10 +130,11 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         found = {"redis": "ok", "broker": "ok" if broker.ready else "away"}
         return found | dict.fromkeys(circuits.open, "circuit open")
 
-    def about() -> dict[str, Sequence[str]]:
-        if not settings.models:
-            return {}
-        return {"models_without_batcher": sorted(catalog.models.keys() - stats.models)}
+    def about() -> dict[str, Any]:
+        told: dict[str, Any] = {"unowned_shards": stats.unowned} if settings.by_hash else {}
+        if settings.models:
+            told["models_without_batcher"] = stats.without_batcher
+        return told
 
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
     letters = Letters(broker, settings.names, keys, origins, host=settings.host)

@@ -73,7 +73,7 @@ def make_app(
 ) -> ASGIApp:
     """Make the application; submits go to their endpoints directly, past router and middleware.
 
-    ``pages`` are routes beside the API, for people.
+    ``pages`` are routes beside the API, for people; ``about`` is what else `/readyz` says.
     """
     submits = {INFER_PATH: parts.infer, BATCH_PATH: parts.batch}
     # The routes of submits are for other methods alone, which they refuse.

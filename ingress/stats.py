@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,7 +15,6 @@ from inferq.heartbeats import (
     EVERY_S,
     LIVES_S,
     BatcherBeat,
-    BatchTotals,
     BreakerFigures,
     CacheTotals,
     IngressBeat,
@@ -23,13 +22,24 @@ from inferq.heartbeats import (
     leave,
     living,
 )
-from inferq.quantiles import added, percentile
 from inferq.redis import Client
+from inferq.shards import ShardLeases
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 from ingress.admission import Rates
 from ingress.cache import Served, served
 from ingress.circuits import Breaker, Circuits, NodeBreaker, Overview
+from ingress.statistics import (
+    BatcherFigures,
+    LatencyFigures,
+    QueueFigures,
+    Statistics,
+    cache_figures,
+    capacity,
+    percentiles,
+    routing_figures,
+    summed,
+)
 
 RATE_OVER_S: Final = 10.0
 NO_RATES: Final = Rates()
@@ -37,60 +47,11 @@ NO_RATES: Final = Rates()
 _log = structlog.get_logger(__name__)
 
 
-class QueueFigures(msgspec.Struct, kw_only=True):
-    """The queue; rates are jobs a second."""
-
-    depth: int
-    dead: int
-    arrival_rate: float
-    drain_rate: float
-
-
-class BatcherFigures(msgspec.Struct, kw_only=True):
-    """One batcher, as it last told of itself."""
-
-    id: str
-    model: str
-    device: str
-    fallback_reason: str | None
-    precision: str
-    layout: str
-    state: str
-    last_progress_s: float
-
-
-class Percentiles(msgspec.Struct, kw_only=True):
-    """Times of the last ten seconds in milliseconds, each within 5 %; null where there were none."""
-
-    count: int
-    p50: float | None
-    p90: float | None
-    p99: float | None
-
-
-class LatencyFigures(msgspec.Struct, kw_only=True):
-    """Where time went."""
-
-    queue_wait: Percentiles
-    inference: Percentiles
-    total: Percentiles
-
-
-class Statistics(msgspec.Struct, kw_only=True):
-    """Answer to `GET /v1/stats`."""
-
-    queue: QueueFigures
-    batchers: list[BatcherFigures]
-    batches: BatchTotals
-    cache: CacheTotals
-    latency_ms: LatencyFigures
-    breakers: list[Breaker]
-
-
 class Stats:
     """Keeps the rates, beats once a second, and renders the whole on request.
 
-    ``beside`` is a way to Redis that no breaker closes: its heartbeat is what sees that Redis is back.
+    ``models`` are those of the deployment. ``beside`` is a way to Redis that no breaker closes: its heartbeat is what
+    sees that Redis is back.
     """
 
     def __init__(
@@ -100,13 +61,15 @@ class Stats:
         metrics: Metrics,
         circuits: Circuits,
         *,
+        models: Sequence[str],
         beside: Client,
         process_id: str,
     ) -> None:
-        self._broker, self._store, self._id = broker, store, process_id
+        self._broker, self._store, self._id, self._models = broker, store, process_id, models
         self._circuits, self._beside = circuits, beside
         self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
+        self._unowned_gauge = metrics.common_gauge("shards_unowned", "Shards that no living batcher has")
         self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         # Who lived at the last look, and when that was.
@@ -115,6 +78,7 @@ class Stats:
         self._looked_ms = 0.0
         self._rates: dict[str, Rates] = {}
         self._served: dict[str, Served | None] = {}
+        self.unowned: Mapping[str, list[int]] = {}
 
     def served(self, model: str) -> Served | None:
         """What a model's living batchers ran at the last look; None when they differ, or none is there."""
@@ -125,9 +89,9 @@ class Stats:
         return self._rates.get(model, NO_RATES)
 
     @property
-    def models(self) -> set[str]:
-        """The models that had a living batcher at the last look."""
-        return set(self._rates)
+    def without_batcher(self) -> list[str]:
+        """The models that had no living batcher at the last look."""
+        return sorted(set(self._models) - self._rates.keys())
 
     async def run(
         self,
@@ -198,18 +162,21 @@ class Stats:
                         layout=entry.layout,
                         state=entry.state,
                         last_progress_s=round(entry.last_progress_s, 1),
+                        shards=entry.shards,
+                        cache=cache_figures(entry.cache),
                     )
                     for entry in batchers
                 ],
-                batches=_summed([entry.batches for entry in batchers]),
+                batches=summed([entry.batches for entry in batchers]),
                 cache=CacheTotals(
                     hits=sum(totals.hits for totals in lookups),
                     misses=sum(totals.misses for totals in lookups),
                 ),
+                routing=routing_figures(await self._unowned(redis), names.shards),
                 latency_ms=LatencyFigures(
-                    queue_wait=_percentiles(batchers, "queue_wait"),
-                    inference=_percentiles(batchers, "inference"),
-                    total=_percentiles(batchers, "total"),
+                    queue_wait=percentiles(batchers, "queue_wait"),
+                    inference=percentiles(batchers, "inference"),
+                    total=percentiles(batchers, "total"),
                 ),
                 breakers=[
                     Breaker(node=node, **msgspec.structs.asdict(one))
@@ -220,6 +187,15 @@ class Stats:
                 ],
             )
         )
+
+    async def _unowned(self, redis: Client) -> dict[str, list[int]]:
+        """Return the shards that no living batcher has, by model; without those of which all are had."""
+        names = self._store.names
+        if names.shards == 1:
+            return {}
+        looks = [ShardLeases(redis, names, model).look() for model in self._models]
+        found = zip(self._models, await asyncio.gather(*looks), strict=True)
+        return {model: missing for model, routes in found if (missing := routes.unowned(names.shards))}
 
     async def _or_debug(self, work: Awaitable[None]) -> bool:
         """Do the work and say whether it was done; what is away now is tried again in a second."""
@@ -242,6 +218,7 @@ class Stats:
             at_ms=int(wall_ms()),
             arrival_rate=self._arrival_rate(),
             cache=cache,
+            shard_count=names.shards,
             breakers=self._circuits.figures(),
         )
         await beat(self._beside, names.ingresses, mine)
@@ -250,7 +227,9 @@ class Stats:
         self._looked_ms = wall_ms()
         models = {entry.model for entry in beats}
         self._served = {model: served(beats, model) for model in models}
-        self._rates = {model: _rates(beats, model) for model in models}
+        self._rates = {model: _rates(beats, model, names.shards) for model in models}
+        self.unowned = await self._unowned(self._beside)
+        self._unowned_gauge.set(sum(map(len, self.unowned.values())))
 
     def _of_ingresses(self, others: Iterable[IngressBeat]) -> list[tuple[str, BreakerFigures]]:
         """Return the breakers of all ingresses, our own as they are now."""
@@ -262,40 +241,9 @@ class Stats:
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
 
 
-def _rates(beats: Sequence[BatcherBeat], model: str) -> Rates:
+def _rates(beats: Sequence[BatcherBeat], model: str, shards: int) -> Rates:
     own = [entry for entry in beats if entry.model == model]
     return Rates(
-        recent=sum(entry.recent_rate for entry in own), capacity=sum(entry.capacity_rate for entry in own)
-    )
-
-
-def _percentiles(batchers: list[BatcherBeat], name: str) -> Percentiles:
-    counts = added(entry.latency.get(name, {}) for entry in batchers)
-
-    def at(share: float) -> float | None:
-        value_ms = percentile(counts, share)
-        return None if value_ms is None else round(value_ms, 2)
-
-    return Percentiles(count=sum(counts.values()), p50=at(0.5), p90=at(0.9), p99=at(0.99))
-
-
-def _summed(totals: list[BatchTotals]) -> BatchTotals:
-    sizes: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    for entry in totals:
-        sizes.update(entry.size_histogram)
-        reasons.update(entry.close_reasons)
-    return BatchTotals(
-        count=sum(entry.count for entry in totals),
-        jobs=sum(entry.jobs for entry in totals),
-        size_histogram=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
-        close_reasons=dict(sorted(reasons.items())),
-        tokens=sum(entry.tokens for entry in totals),
-        padded_tokens=sum(entry.padded_tokens for entry in totals),
-        window_age_ms=round(sum(entry.window_age_ms for entry in totals), 1),
-        predicted_ms=round(sum(entry.predicted_ms for entry in totals), 1),
-        inference_ms=round(sum(entry.inference_ms for entry in totals), 1),
-        splits=sum(entry.splits for entry in totals),
-        expired=sum(entry.expired for entry in totals),
-        engine_restarts=sum(entry.engine_restarts for entry in totals),
+        recent=sum(entry.recent_rate for entry in own),
+        capacity=capacity([entry.capacity_rate for entry in own], shards=shards),
     )

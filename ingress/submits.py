@@ -85,10 +85,8 @@ class Submits:
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
         self._catalog, self._max_input_bytes = catalog, max_input_bytes
-        self._queues = {
-            model: {priority: names.queue(model, priority) for priority in Priority}
-            for model in catalog.models
-        }
+        # A queue without a name stands for all that are not counted one by one.
+        self._queues = {model: ("", *names.queues(model)) for model in catalog.models}
         self._jobs = metrics.jobs.labels("queued")
         self._deadlines = Deadlines(ACCEPT_S)
         self.gate = Gate()
@@ -226,10 +224,7 @@ class Submits:
         inputs = tensors_of(request, card, max_bytes=self._max_input_bytes)
         webhook = self._webhooks.choose(request, caller, resumed=seed.resumed)
         created_ms = int(time.time() * 1000)
-        # A submit that is made again may have been accepted: then what waits says nothing of it.
-        if request.deadline_ms is not None and not seed.resumed:
-            self._check_deadline(request.deadline_ms, request.priority, card.name)
-        return Job(
+        job = Job(
             job_id=job_id,
             model=card.name,
             text=request.text or "",
@@ -242,16 +237,22 @@ class Submits:
             counted=caller.jobs > 0,
             webhook=webhook,
         )
+        # A submit that is made again may have been accepted: then what waits says nothing of it.
+        if request.deadline_ms is not None and not seed.resumed:
+            self._check_deadline(request.deadline_ms, job)
+        return job
 
     def _origin(self, job: Job, seed: Seed) -> Origin:
-        queue = self._queues[job.model][job.priority]
+        queue = self._names.queue_of(job)
         return Origin(job=job, queue=queue, message=encode_job(job), submit=seed.maker)
 
-    def _check_deadline(self, deadline_ms: int, priority: Priority, model: str) -> None:
+    def _check_deadline(self, deadline_ms: int, job: Job) -> None:
         counted = self._broker.counted
-        waiting = {one: counted.jobs.get(queue, 0) for one, queue in self._queues[model].items()}
+        shard = self._names.shard(job)
+        waiting = {one: counted.jobs.get(self._names.queue(job.model, one, shard), 0) for one in Priority}
         age_s = max(0.0, asyncio.get_running_loop().time() - counted.at_s)
-        least_ms = wait_ms(waiting, priority, age_s=age_s, rate=self._rates(model).capacity)
+        rate = self._rates(job.model).capacity
+        least_ms = wait_ms(waiting, job.priority, age_s=age_s, rate=rate)
         if least_ms > deadline_ms:
             raise DeadlineUnreachable(
                 f"what waits already takes {least_ms / 1000:.1f} s, longer than deadline_ms allows",
@@ -263,7 +264,7 @@ class Submits:
         if isinstance(error, QueueFull):
             # Who is refused knows that the limit is reached, however old the last count is.
             counted = self._broker.counted.jobs
-            waiting_jobs = sum(counted.get(queue, 0) for queue in self._queues[model].values())
+            waiting_jobs = sum(counted.get(queue, 0) for queue in self._queues[model])
             depth_jobs = max(waiting_jobs, self._limit_jobs)
             wait_s = retry_after_s(
                 depth_jobs=depth_jobs,

@@ -12,7 +12,7 @@ import aio_pika
 import msgspec
 
 from inferq.broker import Broker
-from inferq.broker.base import Consumer
+from inferq.broker.base import Consumer, ShardConsumer
 from inferq.broker.rabbitmq import RabbitBroker
 from inferq.broker.streams import StreamsBroker
 from inferq.heartbeats import BatcherBeat, BatchTotals, beat
@@ -82,22 +82,25 @@ class Deployment:
             self._stores[key] = Store(redis, self.names, job_ttl_s=job_ttl_s, result_ttl_s=result_ttl_s)
         return self._stores[key]
 
-    async def broker(self, *, limit_jobs: int = 1000, url: str | None = None) -> Broker:
+    async def broker(
+        self, *, limit_jobs: int = 1000, url: str | None = None, models: Sequence[str] = ()
+    ) -> Broker:
         """Open a broker, by way of ``url`` if given; Streams then have their records by that way too."""
-        broker = self.closed_broker(limit_jobs=limit_jobs, url=url)
+        broker = self.closed_broker(limit_jobs=limit_jobs, url=url, models=models)
         await broker.open()
         return broker
 
-    def closed_broker(self, *, limit_jobs: int = 1000, url: str | None = None) -> Broker:
-        """Make a broker without opening it."""
+    def closed_broker(
+        self, *, limit_jobs: int = 1000, url: str | None = None, models: Sequence[str] = ()
+    ) -> Broker:
+        """Make a broker of some models' queues, of the default one's alone when none is named, without opening it."""
         broker: Broker
+        queues = self.names.queues(*models)
         if self.on_rabbit:
-            broker = RabbitBroker(
-                url or self.broker_url, self.store, self.names.queues(), limit_jobs=limit_jobs
-            )
+            broker = RabbitBroker(url or self.broker_url, self.store, queues, limit_jobs=limit_jobs)
         else:
             url = url or self.redis_url
-            broker = StreamsBroker(url, self.store_at(url), self.names.queues(), limit_jobs=limit_jobs)
+            broker = StreamsBroker(url, self.store_at(url), queues, limit_jobs=limit_jobs)
         self._stack.push_async_callback(broker.close)
         return broker
 
@@ -109,6 +112,19 @@ class Deployment:
         consumer = await broker.consume(self.names.queues(), prefetch, name, inbox.deliver)
         self._stack.push_async_callback(_closed, consumer)
         return consumer
+
+    async def shard_consumer(
+        self, broker: Broker, inbox: Inbox, *, prefetch: int = 100, name: str = ""
+    ) -> ShardConsumer:
+        """Begin to consume, no shard yet."""
+        name = name or f"c-{os.urandom(3).hex()}"
+        consumer = await broker.consume_shards("builtin", prefetch, name, inbox.deliver)
+        self._stack.push_async_callback(_closed, consumer)
+        return consumer
+
+    def queues_of(self, *shards: int) -> list[str]:
+        """Name the queues of shards."""
+        return [queue for shard in shards for queue in self.names.shard_queues("builtin", shard)]
 
     def job(
         self,
@@ -127,7 +143,7 @@ class Deployment:
             priority=priority,
             deadline_ms=deadline_ms,
         )
-        return Origin(job=job, queue=self.names.queue("builtin", priority), message=encode_job(job))
+        return Origin(job=job, queue=self.names.queue_of(job), message=encode_job(job))
 
     async def accepted(self, broker: Broker, count: int = 1, **options: Any) -> list[str]:
         """Accept new jobs and return their ids."""
@@ -198,9 +214,11 @@ def finished(origin: Origin, *, label: str = "POSITIVE") -> Step:
 
 
 @asynccontextmanager
-async def deployment(namespace: str, redis_url: str, broker_url: str) -> AsyncIterator[Deployment]:
+async def deployment(
+    namespace: str, redis_url: str, broker_url: str, *, shards: int = 1
+) -> AsyncIterator[Deployment]:
     """Lend a deployment; its queues are deleted at the end."""
-    names = Names(namespace=namespace)
+    names = Names(namespace=namespace, shards=shards)
     async with AsyncExitStack() as stack:
         yield Deployment(names, redis_url, broker_url, stack)
     if broker_url.startswith("amqp"):

@@ -12,11 +12,14 @@ from typing import Any, Final
 
 import structlog
 from aio_pika.abc import AbstractChannel, AbstractConnection
+from aiormq.abc import AbstractChannel as Underlay
 
 from inferq.background import end, spawn
 from inferq.broker.base import Deliver
 from inferq.broker.link import CLOSE_TIMEOUT_S, Link
+from inferq.broker.rabbit_holding import Holding
 from inferq.broker.rabbit_subscription import Subscription
+from inferq.broker.shard_subscription import ShardSubscription
 from inferq.broker.sieved_connection import SievedConnection
 from inferq.errors import Unavailable
 from inferq.messages import DeadLetter, Delivery
@@ -40,11 +43,18 @@ class RabbitConsumer:
         deliver: Deliver,
         declare: Callable[[AbstractChannel], Awaitable[None]],
         bury: Callable[[DeadLetter], Awaitable[None]],
+        setup_s: float,
     ) -> None:
         self._queues, self._prefetch, self._name, self._deliver = tuple(queues), prefetch, name, deliver
         self._declare, self._bury = declare, bury
-        self._link = Link(url, purpose="consume", setup=self._setup, connection_class=SievedConnection)
-        self._subscription: Subscription | None = None
+        self._link = Link(
+            url,
+            purpose="consume",
+            setup=self._setup,
+            connection_class=SievedConnection,
+            setup_s=setup_s,
+        )
+        self._subscription: Holding[Any] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._stopping = self._paused = False
 
@@ -114,7 +124,7 @@ class RabbitConsumer:
         await self._link.close()
 
     @property
-    def _present(self) -> Subscription | None:
+    def _present(self) -> Holding[Any] | None:
         return self._subscription if self._link.connected else None
 
     async def _setup(self, link: Link, connection: AbstractConnection) -> None:
@@ -125,17 +135,19 @@ class RabbitConsumer:
         await self._declare(channel)
         underlay = await channel.get_underlay_channel()
         underlay.on_consumer_cancel_callbacks.add(self._on_cancel)
-        self._subscription = subscription = Subscription(
-            underlay,
-            self._queues,
-            prefetch=self._prefetch,
-            name=f"{self._name}-{link.epoch}",
-            deliver=self._deliver,
-            write=connection.write,
+        self._subscription = subscription = self._subscribe(
+            underlay, f"{self._name}-{link.epoch}", connection.write
         )
         connection.listen(subscription.take)
         if not (self._stopping or self._paused):
             await subscription.start()
+
+    def _subscribe(
+        self, channel: Underlay, name: str, write: Callable[[bytes], None]
+    ) -> Subscription | ShardSubscription:
+        return Subscription(
+            channel, self._queues, prefetch=self._prefetch, name=name, deliver=self._deliver, write=write
+        )
 
     async def _look(self) -> None:
         while not self._stopping:

@@ -193,6 +193,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
                 {
                     "id": "host-4711", "model": "builtin", "device": "cpu", "fallback_reason": None,
                     "precision": "fp32", "layout": "2 runs of 1 thread", "state": "busy", "last_progress_s": 0.1,
+                    "shards": [], "cache": {
+                        "hits": 31, "misses": 4449, "size": 1000, "hit_rate": 0.0069, "hit_us": 4.2,
+                    },
                 }
             ],
             "batches": {
@@ -201,6 +204,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
                 "predicted_ms": 17664.0, "inference_ms": 17920.4, "window_age_ms": 2560.0,
             },
             "cache": {"hits": 31, "misses": 4480},
+            "routing": {"routing": "shared", "shards": 1, "unowned": {}},
             "latency_ms": {
                 "queue_wait": {"count": 4480, "p50": 8.1, "p90": 14.5, "p99": 21.2},
                 "inference": {"count": 640, "p50": 27.6, "p90": 30.4, "p99": 36.8},

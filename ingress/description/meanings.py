@@ -105,7 +105,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "queue_wait": "From acceptance until a batcher had it.",
         "batch_wait": "From there until its batch closed.",
         "tokenize": "Making tokens of the text, or checking the tensors.",
-        "inference": "The run of its batch.",
+        "inference": "The run of its batch; of a job that was answered from a batcher's cache, the look-up.",
         "store": "From the end of the run until the result was stored.",
         "total": "From acceptance until the result was stored.",
     },
@@ -135,6 +135,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "batchers": "The living batchers, by id.",
         "batches": "What the living batchers have run since they started, summed.",
         "cache": "Lookups of results since the living processes started, summed.",
+        "routing": "How jobs come to batchers.",
         "latency_ms": "Times of the last ten seconds, over all living batchers.",
         "breakers": "The circuit breakers of the living processes.",
     },
@@ -183,6 +184,20 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "layout": "How the engine runs batches; empty until it is ready.",
         "state": "What it does at the moment.",
         "last_progress_s": "Seconds since it last got on.",
+        "shards": "The shards that it consumes; none where routing is shared.",
+        "cache": "Its own cache since it started.",
+    },
+    "CacheFigures": {
+        "hits": "Lookups that found a result.",
+        "misses": "Lookups that did not.",
+        "size": "Results that it keeps.",
+        "hit_rate": "Hits over lookups; null before any.",
+        "hit_us": "Mean time of a lookup that found a result, in microseconds; null before any.",
+    },
+    "RoutingFigures": {
+        "routing": "`hash`: equal inputs go to one batcher; `shared`: any batcher takes any job.",
+        "shards": "How many shards jobs are spread over; 1 where routing is shared.",
+        "unowned": "Shards that no living batcher has, by model.",
     },
     "BatchTotals": {
         "count": "Batches.",
@@ -239,6 +254,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "checks": "Each part that it needs: `ok`, or what is wrong.",
         "models_without_batcher": "Where there are several models, those that no living batcher serves: their jobs "
         "wait.",
+        "unowned_shards": "Under hash routing, the shards that no living batcher has, by model; their jobs wait.",
     },
     "Health": {
         "status": "Always `ok`: who answers is alive.",

@@ -20,7 +20,7 @@ from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, Job
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
-from ingress.stats import Statistics
+from ingress.statistics import Statistics
 
 REF: Final = "#/components/schemas/"
 JOB_ID: Final = "^[0-9a-f]{32}$"
@@ -42,7 +42,8 @@ class Readiness(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     status: Literal["ready", "not_ready"]
     checks: dict[str, str]
-    models_without_batcher: list[str] = []
+    models_without_batcher: list[str] | msgspec.UnsetType = msgspec.UNSET
+    unowned_shards: dict[str, list[int]] | msgspec.UnsetType = msgspec.UNSET
 
 
 class OpenApi(msgspec.Struct, kw_only=True):

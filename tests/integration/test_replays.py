@@ -1,13 +1,16 @@
 """Replays: each letter runs again once, whoever replays it, how often, and whatever goes away meanwhile."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 
 from inferq.errors import Unavailable
-from inferq.jobs import ErrorCode
-from inferq.messages import DeadLetter, dead_letter
+from inferq.jobs import ErrorCode, Job
+from inferq.messages import DeadLetter, dead_letter, decode_job, encode_job
 from inferq.replays import Replays, replay
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.tensor import Tensor
 from tests.deployment import Deployment, Inbox
 from tests.integration.test_dead_letters import buried
 from tests.proxy import proxied
@@ -115,3 +118,17 @@ async def test_what_cannot_run_here_stays(streams: Deployment) -> None:
     assert "not a queue message" in found.failed[""]
     assert found.failed["1"] == "cannot run again: its model is not served here any more"
     assert not found.refused
+
+
+async def test_a_letter_of_any_model_runs_again(streams: Deployment) -> None:
+    """In a queue of its own model; tensors come back as they were."""
+    names = streams.names
+    broker = await streams.broker(models=("builtin", "mlp"))
+    inputs = (Tensor(name="x", datatype=Datatype.INT8, shape=(1, 2), data=b"ab"),)
+    job = Job(job_id="1" * 32, model="mlp", created_ms=1, inputs=inputs)
+    found = await replay(broker, names, [letter_of(encode_job(job), job.job_id)])
+    assert not found.failed
+    entries: Any = await streams.redis.xrange(names.queue("mlp"))
+    ((_, fields),) = entries
+    again = decode_job(fields[b"m"])
+    assert (again.job_id, again.model, again.inputs) == (found.replayed[job.job_id], "mlp", inputs)

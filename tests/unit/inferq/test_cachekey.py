@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from inferq.cachekey import cache_key, job_key, tensor_key
+from inferq.cachekey import cache_key, input_digest, job_digest, job_key, shard_of, tensor_key
 from inferq.jobs import Job
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import Tensor
@@ -102,3 +102,31 @@ def test_tensors_have_keys_of_their_own() -> None:
     assert job_key(text, model_digest="d", precision="p") == cache_key(
         model_digest="d", precision="p", text="t"
     )
+
+
+@given(texts, texts, st.integers(1, 1024))
+def test_equal_inputs_have_one_digest_and_one_shard(one: str, other: str, shards: int) -> None:
+    """The digest is of the input alone; its shard is one of those that there are."""
+    assert (one == other) == (input_digest(one) == input_digest(other))
+    assert 0 <= shard_of(input_digest(one), shards) < shards
+
+
+def test_a_shard_is_the_same_in_every_version() -> None:
+    """Messages wait in it from one start to the next."""
+    assert [shard_of(input_digest(text), 64) for text in ("good", "bad", "")] == [53, 18, 12]
+
+
+def test_tensors_have_digests_of_their_own() -> None:
+    """Whatever makes another key makes another digest, but for the model; a text's is that of the text."""
+    one = Tensor(name="x", datatype=Datatype.INT8, shape=(2, 1), data=b"ab")
+    others = [
+        replace(one, name="y"), replace(one, datatype=Datatype.UINT8), replace(one, shape=(1, 2)),
+        replace(one, data=b"ac"),
+    ]  # fmt: skip  # a list
+    given = [(one,), *((other,) for other in others), (one, others[0]), (others[0], one)]
+    digests = [job_digest(Job(job_id="a", model="m", created_ms=1, inputs=inputs)) for inputs in given]
+    assert len(set(digests)) == len(digests)
+    assert job_digest(Job(job_id="b", model="n", created_ms=2, inputs=(one,))) == digests[0]
+    assert job_digest(Job(job_id="a", model="m", created_ms=1, text="t")) == input_digest("t")
+    # Messages wait in their shards from one start to the next.
+    assert shard_of(digests[0], 64) == 59

@@ -14,7 +14,7 @@ class Node:
         self.prefetch = max(prefetch, queues)
         self.shares = Shares(prefetch, queues)
         self.waiting = [0] * queues
-        self.held: list[Taker] = []
+        self.held: list[Taker[int]] = []
         self.most_begun = 0
         for queue, share in enumerate(self.shares.own):
             self.shares.begin(queue, share, "")
