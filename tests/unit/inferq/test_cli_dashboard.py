@@ -117,3 +117,19 @@ def test_breakers_are_shown_while_they_are_not_closed() -> None:
     assert "breakers     engine of host-2 is open for 12 s, redis of host-2 is half-open" in [
         each.rstrip() for each in shown
     ]
+
+
+def test_shards_are_shown_under_hash_routing() -> None:
+    """How many each batcher has, and how many nobody has, if there are such; 80 columns suffice."""
+    first, second = found()["batchers"]
+    owners = [first | {"shards": list(range(40))}, second | {"shards": []}]
+    routing = {"routing": "hash", "shards": 64, "unowned": list(range(40, 64))}
+    shown = "\n".join(picture(seen(1, batchers=owners, routing=routing), 80))
+    assert "shards       24 of 64 are nobody's: their jobs wait" in shown
+    assert "host-1   busy        40      cpu" in shown
+    assert "host-2   restarting  0       cpu" in shown
+    assert "…" not in shown
+    whole = "\n".join(picture(seen(1, batchers=owners, routing=routing | {"unowned": []}), 80))
+    assert "nobody" not in whole
+    shared = {"routing": "shared", "shards": 1, "unowned": []}
+    assert "shards" not in "\n".join(picture(seen(1, routing=shared), 80))
