@@ -66,8 +66,11 @@ def breakers(found: Found) -> str:
 def unowned(found: Found) -> str:
     """Return what is to be said of shards that no batcher has; nothing when there are none."""
     routing = found.get("routing", {})
-    shards = routing.get("unowned", [])
-    return f"{len(shards)} of {routing['shards']} are nobody's: their jobs wait" if shards else ""
+    told = [
+        f"{len(shards)} of {routing['shards']} ({model})"
+        for model, shards in sorted(routing.get("unowned", {}).items())
+    ]
+    return f"{', '.join(told)} are nobody's: their jobs wait" if told else ""
 
 
 def _queue(history: History, found: Found, width: int) -> list[Text]:

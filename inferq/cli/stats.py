@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from inferq.cli.dashboard import breakers, line, render
+from inferq.cli.dashboard import breakers, line, render, unowned
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.history import History
@@ -124,12 +124,9 @@ def _print(found: dict[str, Any]) -> None:
     routing = found.get("routing", {"routing": "shared"})
     hashed = routing["routing"] == "hash"
     if hashed:
-        unowned = sum(map(len, routing["unowned"].values()))
-        row(
-            made,
-            "routing",
-            f"hash, {routing['shards']} shards" + (f", {unowned} of them nobody's" if unowned else ""),
-        )
+        row(made, "routing", f"hash, {routing['shards']} shards a model")
+        if trouble := unowned(found):
+            row(made, "shards", trouble)
     ratio = batches["inference_ms"] / batches["predicted_ms"] if batches["predicted_ms"] else 0
     row(made, "predicted", f"batches took {ratio:.2f} times that" if ratio else "nothing yet")
     row(

@@ -123,13 +123,13 @@ def test_shards_are_shown_under_hash_routing() -> None:
     """How many each batcher has, and how many nobody has, if there are such; 80 columns suffice."""
     first, second = found()["batchers"]
     owners = [first | {"shards": list(range(40))}, second | {"shards": []}]
-    routing = {"routing": "hash", "shards": 64, "unowned": list(range(40, 64))}
+    routing = {"routing": "hash", "shards": 64, "unowned": {"builtin": list(range(40, 64)), "b": [1]}}
     shown = "\n".join(picture(seen(1, batchers=owners, routing=routing), 80))
-    assert "shards       24 of 64 are nobody's: their jobs wait" in shown
+    assert "shards       1 of 64 (b), 24 of 64 (builtin) are nobody's: their jobs wait" in shown
     assert "host-1   busy        40      cpu" in shown
     assert "host-2   restarting  0       cpu" in shown
     assert "…" not in shown
-    whole = "\n".join(picture(seen(1, batchers=owners, routing=routing | {"unowned": []}), 80))
+    whole = "\n".join(picture(seen(1, batchers=owners, routing=routing | {"unowned": {}}), 80))
     assert "nobody" not in whole
-    shared = {"routing": "shared", "shards": 1, "unowned": []}
+    shared = {"routing": "shared", "shards": 1, "unowned": {}}
     assert "shards" not in "\n".join(picture(seen(1, routing=shared), 80))
