@@ -46,11 +46,12 @@ def _seconds(text: str) -> int:
     return int(found[1])
 
 
-def test_the_services_are_the_pipeline_and_two_that_are_asked_for() -> None:
-    """Without a profile there are the five; the others come with `gpu` and `tools`."""
+def test_the_services_are_the_pipeline_and_those_that_are_asked_for() -> None:
+    """Without a profile there are the five; the others come with `gpu`, `models` and `tools`."""
     assert {name for name, one in SERVICES.items() if "profiles" not in one} == set(ALL)
     assert {name: one["profiles"] for name, one in SERVICES.items() if "profiles" in one} == {
         "batcher-gpu": ["gpu"],
+        "batcher-model": ["models"],
         "loadgen": ["tools"],
     }
 
@@ -108,6 +109,17 @@ def test_there_may_be_several_batchers() -> None:
     batcher = SERVICES["batcher"]
     assert not {"ports", "container_name", "hostname"} & batcher.keys()
     assert batcher["deploy"] == {"replicas": 1}
+
+
+def test_a_further_model_has_batchers_of_its_own() -> None:
+    """Its folder is where ingress and batchers look for it; beside its name its batchers differ in nothing."""
+    further, batcher = SERVICES["batcher-model"], SERVICES["batcher"]
+    differ = {key for key in further if further[key] != batcher.get(key)}
+    assert differ == {"profiles", "environment"}
+    assert further["environment"] == {**batcher["environment"], "INFERQ_SERVES": ""}
+    assert SERVICES["ingress"]["volumes"] == batcher["volumes"] == ["./deploy/models:/models:ro"]
+    serves = re.findall(r"INFERQ_(?:MODELS|SERVES): (.+)", _text("compose.yaml"))
+    assert serves == ['"${MODELS:-}"', '"${SERVES:-}"']
 
 
 def test_each_image_is_built_by_one_service() -> None:
