@@ -39,6 +39,7 @@ class Sweeper:
 
     def __init__(self, store: Store, broker: Broker, metrics: Metrics, *, process_id: str) -> None:
         self._store, self._broker, self._id = store, broker, process_id
+        self._queues = frozenset(broker.queues)
         self._suspects: set[str] = set()
         self._requeued_ms: dict[str, int] = {}
         self._expired = metrics.jobs.labels("expired")
@@ -74,11 +75,13 @@ class Sweeper:
             expired = sum(moved.applied for moved in moves)
             self._expired.inc(expired)
             _log.info("sweeper.expired", jobs=expired)
-        # A message that was published again stands among those of its new time.
+        # A message that was published again stands among those of its new time. A job of a model that is no more waits
+        # for it to be there again, or for its end: nobody could have its message.
         missing = await self._broker.missing(
             [
                 msgspec.structs.replace(job, created_ms=self._requeued_ms.get(job.job_id, job.created_ms))
                 for job in alive
+                if job.queue in self._queues
             ]
         )
         looks: dict[str, float] = {}
