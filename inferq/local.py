@@ -24,7 +24,7 @@ from inferq.errors import OperatorError, first_of
 from inferq.folderlock import FolderLock
 from inferq.modelspec import ModelKind
 from inferq.modelspec import parse as parse_model
-from inferq.modelsroot import read_catalog
+from inferq.modelsroot import from_anywhere, read_catalog
 from inferq.placement import Place, places
 from inferq.ports import claim_shared_port
 from inferq.probe import reachable
@@ -219,7 +219,7 @@ class LocalPipeline:
         self._stack.callback(runfile.remove, self._state_dir)
         runfile.write(
             self._state_dir,
-            environ=to_environ(settings),
+            environ=to_environ(from_anywhere(settings)),
             services=[
                 runfile.RunningService(name=service.name, host=service.host, port=service.port)
                 for service in self._services

@@ -10,7 +10,7 @@ from inferq.catalog import Catalog, ModelCard, Task, check_names
 from inferq.errors import OperatorError
 from inferq.modelfolder import check
 from inferq.modelspec import ModelKind, parse
-from inferq.settings import Settings
+from inferq.settings import Settings, with_values
 
 
 def model_names(settings: Settings) -> list[str]:
@@ -51,6 +51,16 @@ def served_spec(settings: Settings) -> str:
             f" {', '.join([settings.model_name, *folders])}"
         )
     return str(folders[settings.served])
+
+
+def from_anywhere(settings: Settings) -> Settings:
+    """Return settings that name the same folders in whatever folder a command is given."""
+    spec = parse(settings.model)
+    return with_values(
+        settings,
+        model=settings.model if spec.path is None else str(Path(spec.path).absolute()),
+        models=settings.models and str(Path(settings.models).absolute()),
+    )
 
 
 def _default_card(settings: Settings) -> ModelCard:

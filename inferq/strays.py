@@ -1,6 +1,7 @@
 """Open jobs whose message no queue of the present broker holds, as after a change of INFERQ_BROKER_URL.
 
-The sweeper publishes them again by itself, from their records. This tells of them, to a start and to `inferq doctor`.
+The sweeper publishes them again by itself, from their records. This tells of them, to a start and to `inferq doctor`,
+and of those whose model is no more, which wait for it, or for their end.
 """
 
 import asyncio
@@ -28,7 +29,14 @@ async def strays(store: Store, broker: Broker, *, apart_s: float = APART_S) -> l
     return sorted(before & await _missing(store, broker))
 
 
-async def _missing(store: Store, broker: Broker) -> set[str]:
-    now_ms = wall_ms()
+async def unserved(store: Store, broker: Broker) -> list[str]:
+    """Return ids of open jobs whose model is no more, of the first 500 to be looked at; raises `Unavailable`."""
+    now_ms, queues = wall_ms(), frozenset(broker.queues)
     jobs = await store.due(math.inf, AT_ONCE)
-    return await broker.missing([job for job in jobs if job.due_ms > now_ms])
+    return sorted(job.job_id for job in jobs if job.due_ms > now_ms and job.queue not in queues)
+
+
+async def _missing(store: Store, broker: Broker) -> set[str]:
+    now_ms, queues = wall_ms(), frozenset(broker.queues)
+    jobs = await store.due(math.inf, AT_ONCE)
+    return await broker.missing([job for job in jobs if job.due_ms > now_ms and job.queue in queues])

@@ -24,7 +24,7 @@ from inferq.redis import connect
 from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
-from inferq.strays import strays
+from inferq.strays import strays, unserved
 from inferq.telemetry import Metrics
 from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
@@ -209,7 +209,10 @@ async def _warn(store: Store) -> None:
 
 
 async def _fetch_strays(store: Store, broker: Broker, opening: asyncio.Task[None]) -> None:
-    """Tell of jobs that no queue of this broker holds, once it is open, and have the sweeper look at them at once."""
+    """Once the broker is open, tell of jobs that none of its queues holds, and have the sweeper look at them at once.
+
+    Tell of those too whose model is no more.
+    """
     await asyncio.wait({opening})
     with suppress(Unavailable):
         found = await strays(store, broker)
@@ -217,6 +220,10 @@ async def _fetch_strays(store: Store, broker: Broker, opening: asyncio.Task[None
             detail = "the sweeper publishes them again; was INFERQ_BROKER_URL changed while jobs waited?"
             _log.warning("ingress.jobs_in_no_queue", jobs=len(found), first=found[0], detail=detail)
             await store.look_again(dict.fromkeys(found, 0.0))
+        left = await unserved(store, broker)
+        if left:
+            detail = "they wait until it is a model of this deployment again, or expire: see INFERQ_MODELS"
+            _log.warning("ingress.jobs_of_no_model", jobs=len(left), first=left[0], detail=detail)
 
 
 if __name__ == "__main__":

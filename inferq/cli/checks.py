@@ -146,13 +146,13 @@ async def _redis(settings: Settings) -> str:
 
 async def _broker(settings: Settings) -> str:
     from inferq.cli.servers import open_store_and_broker
-    from inferq.strays import strays
+    from inferq.strays import strays, unserved
 
     place = redact(settings.broker_url)
     try:
         async with open_store_and_broker(settings) as (store, broker):
             depth, dead = await broker.depth(), await broker.dead_count()
-            stray = await strays(store, broker)
+            stray, left = await strays(store, broker), await unserved(store, broker)
     except OperatorError:
         raise
     except InferqError as error:
@@ -161,6 +161,11 @@ async def _broker(settings: Settings) -> str:
         raise Wrong(
             f"{place}: {counted(len(stray), 'open job')} in none of its queues, such as {stray[0]}",
             "the ingress publishes them again within a minute; was INFERQ_BROKER_URL changed while jobs waited?",
+        )
+    if left:
+        raise Wrong(
+            f"{place}: {counted(len(left), 'open job')} of no model of this deployment, such as {left[0]}",
+            "put the model's folder back into INFERQ_MODELS, or let them expire (INFERQ_JOB_TTL_S)",
         )
     hint = "; see `inferq dead list`" if dead else ""
     return f"{place}: {counted(depth, 'job waits', 'jobs wait')}, {counted(dead, 'dead letter')}{hint}"

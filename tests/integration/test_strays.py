@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 import ingress.sweeper as sweeper_module
 from inferq.jobs import OpenJob
 from inferq.steps import start
 from inferq.store import wall_ms
-from inferq.strays import strays
+from inferq.strays import strays, unserved
 from inferq.telemetry import Metrics
 from ingress.sweeper import Sweeper
 from tests.deployment import Deployment, Inbox, deployment, finished
@@ -94,9 +95,27 @@ async def test_a_job_that_is_missing_for_a_moment_is_no_stray(either: Deployment
     class Ending:
         """The broker, by whose first answer the job has ended."""
 
+        queues = either.names.queues()
+
         async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
             await either.store.move(start(between))
             await either.store.move(finished(between))
             return {job.job_id for job in jobs} & {between.job.job_id}
 
-    assert await strays(either.store, Ending(), apart_s=0) == []  # type: ignore[arg-type]  # the one method it needs
+    assert await strays(either.store, Ending(), apart_s=0) == []  # type: ignore[arg-type]  # all that it needs
+
+
+async def test_jobs_of_a_model_that_is_gone_are_told_apart(either: Deployment) -> None:
+    """They are no strays, which would be published again: nobody serves their queue, be their message there or not."""
+    before, now = await either.broker(models=("builtin", "gone")), await either.broker()
+    origins = [
+        either.job(),
+        *(msgspec.structs.replace(either.job(), queue=either.names.queue("gone")) for _ in "ab"),
+    ]
+    for origin in origins[:2]:
+        await before.accept(origin)
+    await either.store.create(origins[2])
+    left = sorted(origin.job.job_id for origin in origins[1:])
+    assert await strays(either.store, now, apart_s=0) == []
+    assert await unserved(either.store, now) == left
+    assert await unserved(either.store, before) == []

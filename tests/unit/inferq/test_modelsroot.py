@@ -7,7 +7,7 @@ import pytest
 
 from inferq.catalog import Task
 from inferq.errors import OperatorError
-from inferq.modelsroot import model_names, read_catalog, served_spec
+from inferq.modelsroot import from_anywhere, model_names, read_catalog, served_spec
 from inferq.settings import Settings, load
 from tests.tensormodels import MODELS, write_all, write_model, write_strings
 from tests.tinymodel import make_tiny_model
@@ -110,3 +110,15 @@ def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
     (tiny / "config.json").unlink()
     with pytest.raises(OperatorError, match="outside its folder"):
         read_catalog(settings(models=str(tmp_path / "models")))
+
+
+def test_a_command_finds_the_folders_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are relative to where the pipeline was started are not kept so; what is no folder stays as it is."""
+    write_all(tmp_path / "models")
+    monkeypatch.chdir(tmp_path)
+    kept = from_anywhere(settings(model="models/mlp", models="models"))
+    monkeypatch.chdir("/")
+    assert (kept.model, kept.models) == (str(tmp_path / "models" / "mlp"), str(tmp_path / "models"))
+    assert set(model_names(kept)) == set(MODELS)
+    plain = settings(model="hub:a/b@c")
+    assert from_anywhere(plain) == plain
