@@ -9,9 +9,11 @@ from batcher.burying import Undertaker
 from batcher.cache import ResultCache
 from batcher.cost import CostModel
 from batcher.engine import Engine
+from batcher.enginecircuit import CANARY, NAME, EngineCircuit
 from batcher.intake import Intake
 from batcher.item import Item
 from batcher.ledger import Ledger
+from batcher.patience import Patience
 from batcher.planner import Planner
 from batcher.policy import make_policy
 from batcher.settling import Settler
@@ -20,12 +22,14 @@ from batcher.tokenizer import TextTokenizer
 from batcher.warmup import Warmth, warm_up
 from batcher.wire import Load, Loaded
 from batcher.worker import Worker
+from inferq.circuit import Circuit
 from inferq.cpus import available_cpus
 from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelKind, parse
 from inferq.precision import note
 from inferq.settings import Settings
 from inferq.store import Store
+from inferq.telemetry import Metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -37,6 +41,7 @@ class Assembly:
     engine: Engine
     loaded: Loaded
     warmth: Warmth
+    circuit: EngineCircuit
     planner: Planner[Item]
     cache: ResultCache
     worker: Worker
@@ -48,6 +53,7 @@ async def assemble(
     tokenizer: TextTokenizer,
     store: Store,
     tally: Tally,
+    metrics: Metrics,
     *,
     batcher_id: str,
 ) -> Assembly:
@@ -90,6 +96,13 @@ async def assemble(
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
     ledger = Ledger(store)
+    patience = Patience(timeout_ms=settings.engine_timeout_ms, hang_factor=settings.hang_factor)
+    circuit = EngineCircuit(
+        Circuit(NAME, settings.breaker_limits, metrics),
+        engine,
+        limit_ms=lambda wide: patience.most_ms(planner.predicted_ms(1, len(CANARY), wide=wide)),
+        canary=CANARY[: min(loaded.max_length, tokenizer.max_length)],
+    )
     worker = Worker(
         planner=planner,
         intake=Intake(
@@ -113,11 +126,19 @@ async def assemble(
         ),
         undertaker=Undertaker(ledger, tally, batcher_id=batcher_id, max_attempts=settings.max_attempts),
         tally=tally,
-        timeout_ms=settings.engine_timeout_ms,
-        hang_factor=settings.hang_factor,
+        circuit=circuit,
+        patience=patience,
         clock=time.monotonic,
     )
-    return Assembly(engine=engine, loaded=loaded, warmth=warmth, planner=planner, cache=cache, worker=worker)
+    return Assembly(
+        engine=engine,
+        loaded=loaded,
+        warmth=warmth,
+        circuit=circuit,
+        planner=planner,
+        cache=cache,
+        worker=worker,
+    )
 
 
 def make_engine(settings: Settings, folder: ModelFolder | None, tokenizer: TextTokenizer) -> Engine:

@@ -5,7 +5,7 @@ replaced, loaded and arranged as it was, while the batcher decides what becomes 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -50,7 +50,10 @@ class Answer:
 
 
 class Engine:
-    """One engine process after another; how many batches run at a time is up to its layout and its caller."""
+    """One engine process after another; how many batches run at a time is up to its layout and its caller.
+
+    ``restart_failed`` is called when it could not be started again, which is then tried once more, or given up.
+    """
 
     def __init__(self, load: Load, *, pad_id: int) -> None:
         self._load, self._pad_id = load, pad_id
@@ -61,6 +64,7 @@ class Engine:
         self.layout = FIRST_LAYOUT
         self._first: Loaded | None = None
         self.restarts = 0
+        self.restart_failed: Callable[[], None] = lambda: None
 
     @property
     def ready(self) -> bool:
@@ -142,6 +146,7 @@ class Engine:
                     await self._open()
                 except OperatorError as error:
                     _log.error("engine.restart_failed", error=str(error), tries_left=left)
+                    self.restart_failed()
                     if not left:
                         # The jobs that we hold are better off with another batcher.
                         raise

@@ -32,10 +32,11 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A job whose result is known."""
+    """A job whose result is known; ``lookup_ms`` is how long it took to find it, its input's key included."""
 
     item: Item
     result: Result
+    lookup_ms: float
 
 
 _NO_TOKENS = Encoded([], False)
@@ -76,11 +77,13 @@ class Intake:
         """Return what is to be done with a job that is not in our hands yet."""
         job, arrived_s, arrived_ms, begun_s = origin.job, self._clock(), wall_ms(), self._clock()
         self._wall.see(arrived_s, arrived_ms, begun_s)
-        key, encoded, known, tokenize_ms = None, _NO_TOKENS, None, 0.0
+        key, encoded, known, tokenize_ms, lookup_s = None, _NO_TOKENS, None, 0.0, 0.0
         if self._cache is not None and job.cache:
+            sought_s = self._clock()
             key = cache_key(model_digest=self._digest, precision=self._precision, text=job.text)
             known = self._cache.get(key)
-            self._tally.looked_up(hit=known is not None)
+            lookup_s = self._clock() - sought_s
+            self._tally.looked_up(hit=known is not None, took_s=lookup_s)
         if known is None:
             try:
                 encoded = self._tokenizer.encode(job.text)
@@ -106,4 +109,4 @@ class Intake:
             arrived_ms=arrived_ms,
             tokenize_ms=tokenize_ms,
         )
-        return item if known is None else Found(item=item, result=known)
+        return item if known is None else Found(item=item, result=known, lookup_ms=lookup_s * 1000)

@@ -152,7 +152,10 @@ class SimulatedModel:
     def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
         """Return made-up logits after the time that the batch takes, or carry out the faults it orders."""
         if self._spec.faults:
-            self._carry_out(set(input_ids[attention_mask == 1].tolist()))
+            ids = set(input_ids[attention_mask == 1].tolist())
+            orders = {word for word, order in FAULT_IDS.items() if order in ids}
+            self._carry_out(orders, "a text of this batch orders a failure")
+            self._carry_out(_ordered(self._spec), "the file of faults orders a failure")
         time.sleep((self._spec.tau0_ms + self._spec.alpha_ms * len(input_ids)) / 1000)
         logits = np.empty((len(input_ids), 2), dtype=np.float32)
         for index, (ids, mask) in enumerate(zip(input_ids, attention_mask, strict=True)):
@@ -164,13 +167,13 @@ class SimulatedModel:
     def arrange(self, layout: Layout) -> None:
         """Take any layout: a run that sleeps needs nothing."""
 
-    def _carry_out(self, ids: set[int]) -> None:
-        if FAULT_IDS["crash"] in ids:
+    def _carry_out(self, orders: set[str], why: str) -> None:
+        if "crash" in orders:
             os._exit(CRASH_EXIT_CODE)
-        if FAULT_IDS["hang"] in ids:
+        if "hang" in orders:
             time.sleep(HANG_S)
-        if FAULT_IDS["raise"] in ids:
-            raise RuntimeError("a text of this batch orders a failure")
+        if "raise" in orders:
+            raise RuntimeError(why)
 
 
 def load(
@@ -183,8 +186,20 @@ def load(
     if folder is None:
         if device == "cuda":
             raise OperatorError("INFERQ_DEVICE=cuda: a simulated model has no device: use auto or cpu")
+        if "load" in _ordered(spec):
+            raise OperatorError("the file of faults orders that nothing is loaded")
         return SimulatedModel(spec)
     return OnnxModel(folder, device=device, precision=precision, threads=threads or available_cpus())
+
+
+def _ordered(spec: ModelSpec) -> set[str]:
+    """Return what the file of faults orders as long as it is there: raise, crash, hang, or load, which is refused."""
+    if spec.faults_file is None:
+        return set()
+    try:
+        return set(Path(spec.faults_file).read_text(encoding="utf-8").split())
+    except FileNotFoundError:
+        return set()
 
 
 def model_file(folder: ModelFolder, precision: str) -> Path:

@@ -3,26 +3,25 @@
 A batch that raises, or takes the engine down, is split by halves until the culprit stands alone. Of batches that ran
 beside one that hung, each is run again as it was. When the engine dies under several, each is run again with the engine
 for itself, which tells whose fault it was. So nobody is charged for a neighbour; what neighbours pay is another run.
+Nor is anybody charged for an engine that fails by itself: see `batcher.enginecircuit`.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import structlog
 
 from batcher.engine import BatchRaised, Blame, Engine, EngineLost
+from batcher.enginecircuit import EngineCircuit, Verdict
 from batcher.item import Item
 from batcher.lanes import Turn
+from batcher.patience import Patience
 from batcher.planner import Planner
 from batcher.policy import CloseReason
 from batcher.settling import Batch
 from batcher.tally import Tally
 from inferq.store import wall_ms
-
-# Within this no engine counts as hung, however little was predicted: a busy machine may hold any process up.
-HANG_FLOOR_MS: Final = 2_000.0
 
 _log = structlog.get_logger(__name__)
 
@@ -30,20 +29,23 @@ _log = structlog.get_logger(__name__)
 @dataclass(kw_only=True)
 class Findings:
     """What became of a turn: batches with results, jobs that raised alone, jobs that took the engine down alone, jobs
-    that have become hopeless, and the twins of those that failed, each of which is to find out by itself."""
+    that have become hopeless, the twins of those that failed, each of which is to find out by itself, those of which
+    nothing is known as the engine failed, and those that were not run since it has its rest."""
 
     batches: list[Batch] = field(default_factory=list)
     raised: list[tuple[Item, BatchRaised]] = field(default_factory=list)
     guilty: list[tuple[Item, EngineLost]] = field(default_factory=list)
     late: list[Item] = field(default_factory=list)
     twins: list[Item] = field(default_factory=list)
+    unsure: list[Item] = field(default_factory=list)
+    unrun: list[Item] = field(default_factory=list)
 
 
 class Runner:
     """Runs turns that are started in the store, each as soon as the planner grants it its lanes.
 
-    A batch may compute ``hang_factor`` times as long as predicted, at most ``timeout_ms``. ``changed`` is called
-    whenever lanes were given or have become free.
+    ``patience`` says how long a batch may compute, ``circuit`` whether it may at all. ``changed`` is called whenever
+    lanes were given or have become free, and when none are given any more, or are again.
     """
 
     def __init__(
@@ -52,13 +54,13 @@ class Runner:
         planner: Planner[Item],
         engine: Engine,
         tally: Tally,
-        timeout_ms: int,
-        hang_factor: int,
+        circuit: EngineCircuit,
+        patience: Patience,
         clock: Callable[[], float],
         changed: Callable[[], None],
     ) -> None:
         self._planner, self._engine, self._tally = planner, engine, tally
-        self._timeout_ms, self._hang_factor = timeout_ms, hang_factor
+        self._circuit, self._patience = circuit, patience
         self._clock, self._changed = clock, changed
         self._waiting: dict[Turn[Item], asyncio.Future[bool]] = {}
         self._stopping = False
@@ -66,9 +68,19 @@ class Runner:
     def stop(self) -> None:
         """Give no lanes any more; what computes goes on."""
         self._stopping = True
-        for granted in self._waiting.values():
-            if not granted.done():
-                granted.set_result(False)
+        self.heed()
+
+    def heed(self) -> None:
+        """Heed that the engine's rest has begun or is over: while it lasts, or once we stop, nobody gets lanes."""
+        if self._over:
+            for granted in self._waiting.values():
+                if not granted.done():
+                    granted.set_result(False)
+        self._changed()
+
+    @property
+    def _over(self) -> bool:
+        return self._stopping or self._circuit.rests
 
     async def run(self, turn: Turn[Item]) -> Findings:
         """Run a turn; what was not run when we stop is in no list."""
@@ -95,19 +107,31 @@ class Runner:
         turn.ready = True
         try:
             if not await self._lanes(turn):
+                if not self._stopping:
+                    findings.unrun += [*turn.jobs, *turn.twins]
                 return
             self._drop_late(turn, findings)
             if not turn.jobs:
                 return
+            ticket = self._circuit.enter()
+            if ticket is None:
+                findings.unrun += [*turn.jobs, *turn.twins]
+                return
             closed_ms = wall_ms()
-            answer = await self._engine.run(
-                [item.ids for item in turn.jobs], wide=turn.wide, timeout_ms=self._limit_ms(turn)
-            )
-        except BatchRaised as error:
-            failure: BatchRaised | EngineLost = error
-        except EngineLost as error:
+            try:
+                answer = await self._engine.run(
+                    [item.ids for item in turn.jobs],
+                    wide=turn.wide,
+                    timeout_ms=self._patience.most_ms(turn.predicted_ms),
+                )
+            finally:
+                self._circuit.left()
+        except (BatchRaised, EngineLost) as error:
             failure = error
+            assert ticket is not None, "it was run"
+            verdict = await self._circuit.failed(ticket, error, alone=turn.rows == 1, wide=turn.wide)
         else:
+            self._circuit.succeeded(ticket)
             self._planner.observe(turn, answer.compute_ms)
             batch = Batch(
                 items=turn.jobs,
@@ -122,7 +146,11 @@ class Runner:
             return
         finally:
             self.off(turn)
-        if isinstance(failure, BatchRaised):
+        if verdict is Verdict.RESTS:
+            findings.unrun += [*turn.jobs, *turn.twins]
+        elif verdict is Verdict.ENGINE:
+            findings.unsure += [*turn.jobs, *turn.twins]
+        elif isinstance(failure, BatchRaised):
             await self._after_raise(turn, failure, findings)
         else:
             await self._after_loss(turn, failure, findings)
@@ -169,9 +197,6 @@ class Runner:
         part = self._planner.part(jobs, twins, reason, self._clock(), every_lane=every_lane)
         await self._run(part, findings)
 
-    def _limit_ms(self, turn: Turn[Item]) -> float:
-        return min(self._timeout_ms, max(HANG_FLOOR_MS, self._hang_factor * turn.predicted_ms))
-
     def _drop_late(self, turn: Turn[Item], findings: Findings) -> None:
         """Take jobs out of a turn that have become hopeless since it was begun."""
         now_s = self._clock()
@@ -182,8 +207,8 @@ class Runner:
             compose_anew(turn, [item for item in items if item not in late])
 
     async def _lanes(self, turn: Turn[Item]) -> bool:
-        """Wait for a turn's lanes; False when we stop before it has them."""
-        if self._stopping:
+        """Wait for a turn's lanes; False when we stop before it has them, or the engine has its rest."""
+        if self._over:
             return False
         self._waiting[turn] = asyncio.get_running_loop().create_future()
         try:

@@ -6,32 +6,35 @@ SIGTERM ends the process. From SIGTERM to the end it takes less than ten seconds
 
 import asyncio
 import socket
-import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 
+from batcher.account import account
 from batcher.assembly import Assembly, assemble, make_engine
 from batcher.engine import Engine
+from batcher.shardkeeper import ShardKeeper
 from batcher.tally import Tally
 from batcher.tokenizer import TextTokenizer, open_tokenizer
+from batcher.worker import Worker
 from inferq.awaycures import away_cures
-from inferq.background import end
+from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
 from inferq.daemon import beside
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, CacheTotals, beat, leave
+from inferq.heartbeats import EVERY_S, BatcherBeat, beat, leave
 from inferq.modelfolder import ModelFolder, resolve
 from inferq.modelspec import parse
 from inferq.redis import connect
 from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
+from inferq.shards import ShardLeases
 from inferq.sparsely import Sparsely
-from inferq.store import Store, wall_ms
+from inferq.store import Store
 from inferq.telemetry import Metrics
 
 # From SIGTERM to the end: the present batch; what is given back, and the consumer, as long each; all the rest.
@@ -40,8 +43,6 @@ GIVE_BACK_S: Final = 1.5
 LEAVE_S: Final = 1.5
 # Nobody waits for a batcher's Redis commands with a deadline of two seconds.
 REPLY_TIMEOUT_S: Final = 5.0
-# A model that costs nothing has no capacity that JSON could say.
-MOST_RATE: Final = 1e9
 
 _log = structlog.get_logger(__name__)
 
@@ -62,6 +63,8 @@ class Service:
         self._engine: Engine | None = None
         self._assembly: Assembly | None = None
         self._consumer: Consumer | None = None
+        self._shards: ShardKeeper | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> None:
         """Serve probes and work until ``stopping``.
@@ -71,7 +74,7 @@ class Service:
         """
         server_stop = asyncio.Event()
         server = make_server(
-            probe_app(self._metrics, self._checks, self._about), metrics=self._metrics, graceful_s=1
+            probe_app(self._metrics, self._checks, self._facts), metrics=self._metrics, graceful_s=1
         )
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beating = asyncio.create_task(self._beat(), name="heartbeat")
@@ -96,7 +99,13 @@ class Service:
         folder, tokenizer = await beside(self._open_files)
         self._engine = make_engine(self._settings, folder, tokenizer)
         self._assembly = await assemble(
-            self._settings, self._engine, tokenizer, self._store, self._tally, batcher_id=self._id
+            self._settings,
+            self._engine,
+            tokenizer,
+            self._store,
+            self._tally,
+            self._metrics,
+            batcher_id=self._id,
         )
         about = {name: value or "" for name, value in self._about().items()}
         self._metrics.gauge("engine_info", "What the model runs on", *about).labels(**about).set(1)
@@ -108,24 +117,46 @@ class Service:
     async def _consume(self) -> None:
         """Begin to take jobs, trying until the broker is there."""
         assert self._assembly is not None, "the model is loaded first"
-        worker = self._assembly.worker
         cure = away_cures(self._settings)["broker"]
         await open_when_there(self._broker, self._stopping, _log, cure=cure)
-        names = self._settings.names
         backoff, telling, clock_s = Backoff(), Sparsely(), asyncio.get_running_loop().time
         while True:
             try:
-                self._consumer = await self._broker.consume(
-                    names.queues(), self._settings.prefetch, self._id, worker.deliver
-                )
+                if self._settings.by_hash:
+                    await self._consume_shards(self._assembly)
+                else:
+                    await self._consume_all(self._assembly.worker)
             except Unavailable as error:
                 if telling.due(clock_s()):
                     _log.warning("batcher.broker_away", error=error.detail, cure=cure)
                 await asyncio.sleep(backoff.next_s())
             else:
-                worker.attach(self._consumer)
-                _log.info("batcher.consuming", id=self._id, queues=list(names.queues()))
                 return
+
+    async def _consume_all(self, worker: Worker) -> None:
+        queues = self._settings.names.queues()
+        self._consumer = await self._broker.consume(queues, self._settings.prefetch, self._id, worker.deliver)
+        worker.attach(self._consumer)
+        _log.info("batcher.consuming", id=self._id, queues=list(queues))
+
+    async def _consume_shards(self, assembly: Assembly) -> None:
+        worker, circuit = assembly.worker, assembly.circuit
+        names, model = self._settings.names, self._spec.name
+        consumer = await self._broker.consume_shards(self._settings.prefetch, self._id, worker.deliver)
+        self._consumer = consumer
+        worker.attach(consumer)
+        self._shards = ShardKeeper(
+            ShardLeases(self._redis, names, model),
+            consumer,
+            names,
+            self._metrics,
+            model=model,
+            me=self._id,
+            give_back=worker.let_go,
+            rests=lambda: circuit.rests,
+        )
+        self._keeping = spawn(self._shards.run(), "shards")
+        _log.info("batcher.sharing", id=self._id, shards=names.shards)
 
     async def _work(self) -> None:
         """Run batches until ``stopping``, then finish the present one and give back the rest."""
@@ -138,6 +169,8 @@ class Service:
             # A worker that ends by itself died of a fault of ours; that is raised below.
             await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
             worker.stop()
+            # No more shards: the leases on those that we have last until what runs has ended.
+            await end(self._keeping)
             with suppress(TimeoutError):
                 async with asyncio.timeout(FINISH_S):
                     await consumer.stop()
@@ -145,9 +178,11 @@ class Service:
             if working.done():
                 working.result()
         finally:
-            await end(working, stop)
+            await end(working, stop, self._keeping)
             # Closed whatever came of the other: that ends our claim to what was not given back.
-            for let_go in (worker.give_back, consumer.close):
+            # Shards last: who has them next finds all that was given back.
+            leave = [self._shards.leave] if self._shards is not None else []
+            for let_go in (worker.give_back, consumer.close, *leave):
                 with suppress(TimeoutError, Unavailable):
                     async with asyncio.timeout(GIVE_BACK_S):
                         await let_go()
@@ -169,11 +204,17 @@ class Service:
         found = {"redis": "ok", "broker": "away", "engine": "loading"}
         if self._consumer is not None and self._consumer.ready:
             found["broker"] = "ok"
-        if self._engine is not None and self._engine.ready:
+        if self._assembly is not None and self._assembly.circuit.rests:
+            found["engine"] = "circuit open"
+        elif self._engine is not None and self._engine.ready:
             # Until it is warm nobody knows what a batch costs.
             found["engine"] = "ok" if self._assembly is not None else "warming up"
         elif self._assembly is not None:
             found["engine"] = "restarting"
+        if self._settings.by_hash:
+            found["shards"] = (
+                "ok" if self._shards is not None and self._shards.ready else "leases not renewed"
+            )
         try:
             await self._store.ping()
         except Unavailable as error:
@@ -192,46 +233,24 @@ class Service:
             "layout": layout.text,
         }
 
-    def _state(self) -> str:
-        if self._assembly is None or self._engine is None:
-            return "loading"
-        if not self._engine.ready:
-            return "restarting"
-        return "idle" if self._assembly.worker.idle else "busy"
-
-    def _entry(self) -> BatcherBeat:
-        entry = BatcherBeat(
-            id=self._id,
-            at_ms=int(wall_ms()),
-            model=self._spec.name,
-            device="unknown",
-            state=self._state(),
-            last_progress_s=time.monotonic() - self._tally.progress_s,
-            drain_rate=self._tally.drain_rate,
-            held=[],
-            seen_ms=self._tally.seen_ms,
-            batches=self._tally.totals,
-            precision=self._settings.precision,
-            latency=self._tally.latency,
+    def _facts(self) -> dict[str, Any]:
+        """Return what else `/readyz` says; a batcher that has no shard is ready for when it gets one."""
+        return (
+            {**self._about(), "shards": self._shards.consumed} if self._shards is not None else self._about()
         )
-        if self._assembly is not None:
-            self._tally.restarted(self._assembly.engine.restarts)
-            loaded, cache = self._assembly.loaded, self._assembly.cache
-            entry.device, entry.fallback_reason = loaded.device, loaded.fallback_reason
-            entry.digest, entry.layout = loaded.digest, self._assembly.warmth.layout.text
-            entry.cache = CacheTotals(hits=cache.hits, misses=cache.misses)
-            entry.held = self._assembly.worker.held
-            entry.recent_rate = self._tally.recent_rate
-            # What ends now is within the capacity, whatever the prediction: cached answers cost next to nothing.
-            entry.capacity_rate = max(
-                self._tally.recent_rate,
-                self._tally.drain_rate,
-                min(MOST_RATE, self._assembly.planner.capacity_rate(round(self._tally.tokens_per_job))),
-            )
-        return entry
+
+    def _account(self) -> BatcherBeat:
+        return account(
+            self._settings,
+            self._id,
+            self._tally,
+            engine=self._engine,
+            assembly=self._assembly,
+            shards=self._shards.consumed if self._shards is not None else (),
+        )
 
     async def _beat(self) -> None:
         while True:
             with suppress(Unavailable):
-                await beat(self._redis, self._settings.names.batchers, self._entry())
+                await beat(self._redis, self._settings.names.batchers, self._account())
             await asyncio.sleep(EVERY_S)

@@ -172,6 +172,15 @@ class Settler:
             [*(one for item in started for one in item.deliveries), *waiting]
         )
 
+    async def hand_back(self, items: Sequence[Item]) -> None:
+        """Let others have jobs that were not run, as soon as Redis and the broker take that; nothing is charged."""
+        for item in items:
+            self._tally.gave_back(item.origin.queue, item.origin.job.created_ms)
+        ledger = self._ledger
+        await ledger.apply([give_back(item.job_id) for item in ledger.held(items)])
+        deliveries = [one for item in items for one in item.deliveries if ledger.consumer.held(one)]
+        await ledger.persist(lambda: ledger.consumer.give_back(deliveries))
+
     def _first_steps(self, items: Sequence[Item]) -> tuple[list[Step], set[str]]:
         """Return the steps that start items, or expire those whose time is over, whose ids come second."""
         now = wall_ms()
@@ -221,9 +230,9 @@ class Settler:
         )
 
 
-def found_outcome(result: Result) -> Outcome:
-    """Return the outcome that a kept result stands for."""
-    return Outcome(result=result, batch=None, inference_ms=0.0, ended_ms=wall_ms())
+def found_outcome(result: Result, lookup_ms: float) -> Outcome:
+    """Return the outcome that a kept result stands for: finding it takes the place of computing it."""
+    return Outcome(result=result, batch=None, inference_ms=lookup_ms, ended_ms=wall_ms())
 
 
 def _end(item: Item, said: Outcome, closed_ms: float) -> Step:

@@ -41,12 +41,18 @@ class Tally:
         self._splits = metrics.counter("batch_splits", "Batches that failed and were split")
         self._restarts = metrics.counter("engine_restarts", "Engine processes that were replaced")
         self._lookups = metrics.counter("cache", "Lookups of results by outcome", "place", "outcome")
+        self._kept = metrics.gauge("cache_results", "Results that the batcher's cache keeps")
+        self._hits, self._hit_s = 0, 0.0
         self._twins = metrics.counter("twins", "Jobs that were answered by the run of an equal input")
         self._recent_wait, self._recent_inference, self._recent_total = Recent(), Recent(), Recent()
 
     def saw(self, queue: str, created_ms: int) -> None:
         """A job came out of a queue."""
         self.seen_ms[queue] = max(created_ms, self.seen_ms.get(queue, 0))
+
+    def gave_back(self, queue: str, created_ms: int) -> None:
+        """A job went back into its queue, which is seen no further than to there."""
+        self.seen_ms[queue] = min(created_ms, self.seen_ms.get(queue, created_ms))
 
     def closed(self, age_s: float) -> None:
         """A batch closed; its oldest job had waited so long in the window."""
@@ -84,9 +90,21 @@ class Tally:
         """A job waits for the answer of an equal that runs already."""
         self._twins.inc()
 
-    def looked_up(self, *, hit: bool) -> None:
-        """A result was looked for in the cache."""
+    def looked_up(self, *, hit: bool, took_s: float) -> None:
+        """A result was looked for in the cache, which took so long."""
         self._lookups.labels("local", "hit" if hit else "miss").inc()
+        if hit:
+            self._hits += 1
+            self._hit_s += took_s
+
+    @property
+    def hit_us(self) -> float:
+        """How long a lookup that found something took on average; 0 before any."""
+        return self._hit_s / self._hits * 1e6 if self._hits else 0.0
+
+    def keeps(self, results: int) -> None:
+        """The cache keeps so many results now."""
+        self._kept.set(results)
 
     def split(self) -> None:
         """A batch failed and is split."""

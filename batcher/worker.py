@@ -10,25 +10,28 @@ follows it; one whose answer is kept is answered at once. When a row fails, its 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from math import inf
 from typing import Any, Final
 
 from batcher.burying import Undertaker
-from batcher.engine import Engine, EngineLost
+from batcher.engine import Engine
+from batcher.enginecircuit import EngineCircuit
+from batcher.failing import Failing
 from batcher.followers import Followers
+from batcher.handover import HandOver
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.lanes import Turn
 from batcher.ledger import Ledger
+from batcher.patience import Patience
 from batcher.planner import Planner, Start
+from batcher.recess import Recess
 from batcher.runner import Runner, compose_anew
 from batcher.settling import Batch, Outcome, Settler, found_outcome
 from batcher.tally import Tally
 from inferq.broker.base import Consumer
-from inferq.jobs import ErrorCode
 from inferq.messages import Delivery
-from inferq.steps import Moved
 
 # Batches in hand for each lane: one that computes, one that is begun, one whose results are on their way to the store.
 AT_ONCE: Final = 3
@@ -37,7 +40,8 @@ AT_ONCE: Final = 3
 class Worker:
     """Runs batches until it is stopped; ``clock`` gives seconds that never go back.
 
-    A batch may compute ``hang_factor`` times as long as predicted, at most ``timeout_ms``.
+    ``patience`` says how long a batch may compute, ``circuit`` whether any may: while the engine has its rest, nothing
+    is consumed, and what was not run goes back to the queue for others to take.
     """
 
     def __init__(
@@ -50,29 +54,33 @@ class Worker:
         settler: Settler,
         undertaker: Undertaker,
         tally: Tally,
-        timeout_ms: int,
-        hang_factor: int,
+        circuit: EngineCircuit,
+        patience: Patience,
         clock: Callable[[], float],
     ) -> None:
-        self._planner, self._intake, self._ledger = planner, intake, ledger
-        self._settler, self._undertaker = settler, undertaker
-        self._tally, self._clock = tally, clock
+        self._planner, self._intake, self._ledger, self._settler = planner, intake, ledger, settler
+        self._failing = Failing(
+            undertaker, let_go=self._let_go, again=lambda item: self._wait_again([item], alone=True)
+        )
+        self._tally, self._clock, self._circuit = tally, clock, circuit
         self._changed = asyncio.Event()
         self._runner = Runner(
             planner=planner,
             engine=engine,
             tally=tally,
-            timeout_ms=timeout_ms,
-            hang_factor=hang_factor,
+            circuit=circuit,
+            patience=patience,
             clock=clock,
             changed=self._changed.set,
         )
+        circuit.turned = self._runner.heed
         self._tasks = asyncio.TaskGroup()
         self._refused: deque[Refusal] = deque()
         self._found: list[tuple[Item, Outcome]] = []
         # Everything that is in our hands and not in the window.
         self._out: dict[str, Item] = {}
-        self._burying: list[str] = []
+        self._hand_over = HandOver(planner, ledger, settler, self._out)
+        self._recess = Recess(circuit, ledger, settler, take=self._hand_over.take_out, let_go=self._let_go)
         self._followers = Followers()
         self._slots = asyncio.Semaphore(AT_ONCE * planner.lanes)
         self._stopping = False
@@ -80,13 +88,14 @@ class Worker:
     @property
     def held(self) -> list[str]:
         """Ids of the jobs in our hands."""
+        waiting = [item.job_id for item in self._planner.window.jobs]
         refused = [one.origin.job.job_id for one in self._refused if one.origin is not None]
-        return [*(item.job_id for item in self._planner.window.jobs), *self._out, *refused, *self._burying]
+        return [*waiting, *self._out, *refused, *self._failing.refused]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is in our hands."""
-        return not (self._out or self._planner.window.jobs or self._refused or self._burying)
+        return not (self._out or self._planner.window.jobs or self._refused or self._failing.refused)
 
     def attach(self, consumer: Consumer) -> None:
         """Name the consumer whose deliveries are settled; comes before `run`."""
@@ -109,7 +118,7 @@ class Worker:
             self._refuse(admitted)
         elif isinstance(admitted, Found):
             self._out[job_id] = admitted.item
-            self._found.append((admitted.item, found_outcome(admitted.result)))
+            self._found.append((admitted.item, found_outcome(admitted.result, admitted.lookup_ms)))
             self._changed.set()
         elif self._followers.follow(admitted):
             self._tally.twin()
@@ -120,10 +129,15 @@ class Worker:
     async def run(self) -> None:
         """Run batches until `stop`; returns once what was run is settled."""
         async with asyncio.TaskGroup() as self._tasks:
+            recess = self._tasks.create_task(self._recess.keep(), name="recess")
             while not self._stopping:
                 self._changed.clear()
                 now_s = self._clock()
                 self._pass_on(now_s)
+                if self._circuit.rests:
+                    self._recess.heed()
+                    await self._wait(self._planner.next_hopeless_s() - now_s)
+                    continue
                 decision = self._planner.next(now_s)
                 if isinstance(decision, Start):
                     self._begin(decision.turn, now_s)
@@ -131,23 +145,26 @@ class Worker:
                 self._runner.grant()
                 until_s = inf if decision.until_s is None else decision.until_s
                 await self._wait(min(until_s, self._planner.next_hopeless_s()) - now_s)
+            recess.cancel()
 
     def stop(self) -> None:
         """Begin no further batch; `run` returns once those that compute have ended."""
         self._stopping = True
         self._runner.stop()
-        self._changed.set()
 
     async def give_back(self) -> None:
         """Let others have everything that was not run."""
-        refused = [one.delivery for one in self._refused]
-        # Some of those in the window were started: twins of one that failed, and suspects.
-        await self._settler.give_back([*self._out.values(), *self._planner.window.jobs], refused)
+        await self._hand_over.everything([one.delivery for one in self._refused])
+
+    async def let_go(self, queues: Collection[str]) -> None:
+        """Let others have what came out of these queues and waits for a batch."""
+        await self._hand_over.of(queues)
+        self._changed.set()
 
     def _pass_on(self, now_s: float) -> None:
         """See to what needs no batch: refusals, answers that are known, jobs that have become hopeless."""
         while self._refused:
-            self._spawn(self._bury_refused(self._refused.popleft()), "refuse")
+            self._spawn(self._failing.refuse(self._refused.popleft()), "refuse")
         if self._found:
             found, self._found = self._found, []
             self._spawn(self._answer(found), "answer")
@@ -208,7 +225,7 @@ class Worker:
         live, unburied = await self._settler.start(items)
         self._planner.started(self._clock() - begun_s)
         for item, moved in unburied:
-            self._spawn(self._bury_failed(item, moved), "bury")
+            self._spawn(self._failing.bury(item, moved), "bury")
         kept = {item.job_id for item in live} | {item.job_id for item, _ in unburied}
         self._let_go([item for item in items if item.job_id not in kept])
         compose_anew(turn, self._without_suspects(live))
@@ -226,13 +243,15 @@ class Worker:
         """Run a turn and see to what came of it; return the keys of those that failed."""
         findings = await self._runner.run(turn)
         for item, error in findings.raised:
-            self._spawn(self._fail(item, str(error)), "fail")
+            self._spawn(self._failing.fail(item, str(error)), "fail")
         for item, lost in findings.guilty:
-            self._spawn(self._charge(item, lost), "charge")
+            self._spawn(self._failing.charge(item, lost), "charge")
         if findings.late:
             self._spawn(self._expire(findings.late), "expire")
         failed = [item.key for item, _ in (*findings.raised, *findings.guilty)]
-        self._wait_again(findings.twins, alone=True)
+        self._wait_again([*findings.twins, *findings.unsure], alone=True)
+        # While the engine rests that is a wait for the way back.
+        self._wait_again(findings.unrun, alone=False)
         for batch in findings.batches:
             await self._settle(batch)
         return failed
@@ -258,7 +277,7 @@ class Worker:
     async def _answer(self, found: list[tuple[Item, Outcome]]) -> None:
         unburied = await self._settler.answer(found)
         for item, moved in unburied:
-            self._spawn(self._bury_failed(item, moved), "bury")
+            self._spawn(self._failing.bury(item, moved), "bury")
         kept = {item.job_id for item, _ in unburied}
         self._let_go([item for item, _ in found if item.job_id not in kept])
 
@@ -272,29 +291,3 @@ class Worker:
             self._out.pop(item.job_id, None)
             for delivery in filter(self._ledger.consumer.held, item.deliveries):
                 self.deliver(delivery)
-
-    async def _bury_refused(self, refusal: Refusal) -> None:
-        """Refuse a message. Beside the loop, like all that waits for a dead letter to be kept: a broker that takes no
-        publishes must not keep us from draining its queues."""
-        job_id = refusal.origin.job.job_id if refusal.origin is not None else ""
-        self._burying.append(job_id)
-        try:
-            await self._undertaker.refuse(refusal.delivery, refusal.origin, refusal.code, refusal.reason)
-        finally:
-            self._burying.remove(job_id)
-
-    async def _bury_failed(self, item: Item, moved: Moved) -> None:
-        await self._undertaker.bury(item, moved)
-        self._let_go([item])
-
-    async def _fail(self, item: Item, detail: str) -> None:
-        await self._undertaker.fail(item, ErrorCode.INFERENCE_FAILED, detail)
-        self._let_go([item])
-
-    async def _charge(self, item: Item, error: EngineLost) -> None:
-        """Count an attempt against a job that took the engine down alone."""
-        code = ErrorCode.ENGINE_TIMEOUT if error.hung else ErrorCode.ENGINE_CRASHED
-        if await self._undertaker.charge(item, code, str(error)):
-            self._wait_again([item], alone=True)
-        else:
-            self._let_go([item])

@@ -23,3 +23,13 @@ def cache_key(
     """Return the key as SHA-256 in hex; ``options`` holds JSON values alone."""
     parts = (VERSION, model_digest, precision, dict(options or {}), text)
     return hashlib.sha256(_encode(parts)).hexdigest()
+
+
+def input_digest(text: str) -> str:
+    """Return the SHA-256 in hex of an input alone, whatever model reads it."""
+    return hashlib.sha256(_encode((VERSION, text))).hexdigest()
+
+
+def shard_of(digest: str, shards: int) -> int:
+    """Return the shard of an input by its digest, so that equal inputs meet."""
+    return int(digest[:8], 16) % shards

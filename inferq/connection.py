@@ -88,9 +88,12 @@ def _tls(options: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: what is to be written, and who waits for which reply."""
+    """One connection: what is to be written, and who waits for which reply.
 
-    def __init__(self, reply_timeout_s: float) -> None:
+    ``unanswered`` is called when it ends before all replies have come, whether anybody still waits for them or not.
+    """
+
+    def __init__(self, reply_timeout_s: float, *, unanswered: Callable[[], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._reply_timeout_s = reply_timeout_s
         self._reader = hiredis.Reader(protocolError=ConnectionLost, replyError=_reply_error)
@@ -98,6 +101,7 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._pending: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._look: asyncio.TimerHandle | None = None
+        self._unanswered = unanswered
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -130,6 +134,8 @@ class Connection(asyncio.Protocol):
         if self._look is not None:
             self._look.cancel()
         pending, self._pending = self._pending, deque()
+        if pending and self._unanswered is not None:
+            self._unanswered()
         for _, future in pending:
             if not future.done():
                 future.set_exception(ConnectionLost("the connection ended before the reply"))

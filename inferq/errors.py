@@ -18,6 +18,7 @@
     │       ├── QueueFull            503 queue_full
     │       ├── DeadlineUnreachable  503 deadline_unreachable
     │       └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
+    │           └── CircuitOpen      503 circuit_open (it was away so often that it is not asked for a while)
     ├── Undecodable                  a queue message or event that cannot be read
     └── IllegalTransition            the lifecycle table does not allow this move; nothing was changed
 
@@ -174,6 +175,16 @@ class Unavailable(ServiceError):
     """Redis or the broker is away, or did not confirm in time."""
 
     code, title = "unavailable", "The service is not available"
+
+
+class CircuitOpen(Unavailable):
+    """What is needed has failed so often that it is not asked for a while; ``begun`` says whether the work was."""
+
+    code, title = "circuit_open", "The service is given a rest"
+
+    def __init__(self, detail: str, *, retry_after_s: int = 1, begun: bool = True) -> None:
+        super().__init__(detail, retry_after_s=retry_after_s)
+        self.begun = begun
 
 
 class Undecodable(InferqError):

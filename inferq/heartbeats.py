@@ -43,6 +43,27 @@ class CacheTotals(msgspec.Struct, kw_only=True):
     misses: int = 0
 
 
+class BatcherCache(CacheTotals, kw_only=True):
+    """A batcher's cache besides: how many results it keeps, and how long a lookup that found one took on average."""
+
+    size: int = 0
+    hit_us: float = 0.0
+
+
+class BreakerFigures(msgspec.Struct, kw_only=True):
+    """A circuit breaker of a process, by what it leads to; the counts are since the process started.
+
+    ``half_open_in_s`` is how long it stays open, 0 when it is not.
+    """
+
+    name: str
+    state: str
+    failures: int
+    successes: int
+    opened: int
+    half_open_in_s: float
+
+
 class BatcherBeat(msgspec.Struct, kw_only=True):
     """A batcher: what it runs, what it holds, and how far into each queue it has seen.
 
@@ -51,7 +72,8 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     over the last ten; ``recent_rate`` is the same over a shorter time where enough has ended in it, ``capacity_rate``
     what it can end when there is always work. ``digest`` and ``precision`` say what an answer is an answer of; the
     digest is empty until the model is loaded. ``layout`` says how the engine runs batches. ``latency`` counts the
-    times of the last seconds, by what was timed and then by bucket (`inferq.quantiles`).
+    times of the last seconds, by what was timed and then by bucket (`inferq.quantiles`). ``shard_count`` is how many
+    shards it knows of, ``shards`` which of them it consumes.
     """
 
     id: str
@@ -71,16 +93,21 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     recent_rate: float = 0.0
     capacity_rate: float = 0.0
     latency: dict[str, dict[int, int]] = {}
-    cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
+    cache: BatcherCache = msgspec.field(default_factory=BatcherCache)
+    shard_count: int = 1
+    shards: list[int] = []
+    breakers: list[BreakerFigures] = []
 
 
 class IngressBeat(msgspec.Struct, kw_only=True):
-    """An ingress: jobs queued a second, over the last ten, and its lookups in the shared cache."""
+    """An ingress: jobs queued a second, over the last ten, its lookups in the shared cache, and its breakers."""
 
     id: str
     at_ms: int
     arrival_rate: float
     cache: CacheTotals = msgspec.field(default_factory=CacheTotals)
+    shard_count: int = 1
+    breakers: list[BreakerFigures] = []
 
 
 Beat = TypeVar("Beat", BatcherBeat, IngressBeat)

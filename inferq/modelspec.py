@@ -3,11 +3,12 @@
     builtin                          the model inside the package
     <folder>                         a model folder, absolute or relative
     hub:<repo>[@<revision>]          a repository on the Hugging Face hub
-    simulated:<tau0_ms>,<alpha_ms>[,faults]
+    simulated:<tau0_ms>,<alpha_ms>[,faults[=<file>]]
                                      no model: a batch of b takes tau0 + alpha * b milliseconds
 
 The name that records and queues carry follows from the text alone, so every process agrees on it without
-touching a disk or a network. With ``faults`` (for tests) a text can order a failure, see `batcher.model`.
+touching a disk or a network. With ``faults`` (for tests) a text can order a failure, and so can a file for as long as
+it is there, see `batcher.model`.
 """
 
 import math
@@ -17,7 +18,9 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Final
 
-ALLOWED: Final = "builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>[,faults]"
+ALLOWED: Final = (
+    "builtin, a model folder, hub:<repo>[@<revision>] or simulated:<tau0_ms>,<alpha_ms>[,faults[=<file>]]"
+)
 LONGEST_SIMULATED_MS: Final = 3_600_000.0
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
@@ -47,6 +50,7 @@ class ModelSpec:
     tau0_ms: float = 0.0
     alpha_ms: float = 0.0
     faults: bool = False
+    faults_file: str | None = None
 
 
 def parse(spec: str) -> ModelSpec:
@@ -72,10 +76,11 @@ def _hub(text: str) -> ModelSpec:
 
 
 def _simulated(text: str) -> ModelSpec:
-    parts = text.removeprefix("simulated:").split(",")
-    faults = len(parts) == 3 and parts[2] == "faults"
-    if len(parts) != 2 and not faults:
-        raise ValueError("simulated: takes <tau0_ms>,<alpha_ms>, then optionally ,faults")
+    parts = text.removeprefix("simulated:").split(",", 2)
+    word, named, file = parts[2].partition("=") if len(parts) == 3 else ("", "", "")
+    faults = word == "faults" and bool(named) == bool(file)
+    if len(parts) < 2 or (len(parts) == 3 and not faults):
+        raise ValueError("simulated: takes <tau0_ms>,<alpha_ms>, then optionally ,faults or ,faults=<file>")
     tau0_ms, alpha_ms = (_milliseconds(part) for part in parts[:2])
     return ModelSpec(
         text=text,
@@ -84,6 +89,7 @@ def _simulated(text: str) -> ModelSpec:
         tau0_ms=tau0_ms,
         alpha_ms=alpha_ms,
         faults=faults,
+        faults_file=file or None,
     )
 
 

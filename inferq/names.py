@@ -8,7 +8,8 @@ a part is appended only where it differs from the default.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inferq.jobs import Priority
+from inferq.cachekey import input_digest, shard_of
+from inferq.jobs import Job, Priority
 
 EXCHANGE = "inference"
 DEAD_EXCHANGE = "inference.dead"
@@ -137,6 +138,33 @@ class Names:
         """Key that a living consumer of the streams renews."""
         return f"{self.namespace}lease:{consumer}"
 
+    def shard_members(self, model: str) -> str:
+        """Sorted set of the batchers that share a model's shards, by when their leases end (ms)."""
+        return f"{self.namespace}shard-members{self._part(model)}"
+
+    def shard_owners(self, model: str) -> str:
+        """Hash of whose each of a model's shards is."""
+        return f"{self.namespace}shard-owners{self._part(model)}"
+
+    def shard_newcomers(self, model: str) -> str:
+        """Sorted set of those batchers who came just now, by when (ms)."""
+        return f"{self.namespace}shard-newcomers{self._part(model)}"
+
+    @property
+    def sharding(self) -> str:
+        """Key of how many shards this deployment spreads its jobs over."""
+        return f"{self.namespace}sharding"
+
+    @property
+    def queued_bell(self) -> str:
+        """Pub/sub channel that names the streams which have got entries."""
+        return f"{self.namespace}queued"
+
+    @property
+    def waiting_count(self) -> str:
+        """Hash of how many entries wait in all streams, and when they were counted (ms)."""
+        return f"{self.namespace}waiting"
+
     @property
     def exchange(self) -> str:
         """Direct exchange that jobs are published to; the routing key is the queue's name."""
@@ -159,14 +187,25 @@ class Names:
 
     def queue(self, model: str, priority: Priority = Priority.INTERACTIVE, shard: int = 0) -> str:
         """Name of one queue."""
-        name = f"{self.namespace}{QUEUE}"
-        if model != self.default_model:
-            name += f".{model}"
+        name = f"{self.namespace}{QUEUE}{self._part(model)}"
         if priority is Priority.BULK:
             name += ".bulk"
         if self.shards > 1:
             name += f".{shard}"
         return name
+
+    def queue_of(self, job: Job) -> str:
+        """Name the queue that a job belongs in: its input says which shard."""
+        shard = shard_of(input_digest(job.text), self.shards) if self.shards > 1 else 0
+        return self.queue(job.model, job.priority, shard)
+
+    def shard_queues(self, model: str, shard: int) -> tuple[str, ...]:
+        """Name the queues of one shard, interactive before bulk."""
+        return tuple(self.queue(model, priority, shard) for priority in Priority)
+
+    def shard_bases(self, *models: str) -> tuple[str, ...]:
+        """Name what the queues of all shards begin with, before a dot and the shard, interactive before bulk."""
+        return tuple(queue.removesuffix(".0") for queue in self.queues(*models) if queue.endswith(".0"))
 
     def queues(self, *models: str) -> tuple[str, ...]:
         """Name every queue of the models (of the default one when none is named), interactive before bulk."""
@@ -176,6 +215,9 @@ class Names:
             for model in models or (self.default_model,)
             for shard in range(self.shards)
         )
+
+    def _part(self, model: str) -> str:
+        return "" if model == self.default_model else f".{model}"
 
     def queue_arguments(self, limit_jobs: int) -> Mapping[str, str | int]:
         """Arguments of a work queue on RabbitMQ."""

@@ -123,6 +123,15 @@ OPTIONS: tuple[Option, ...] = (
            help="how long one batch may compute at most before its engine counts as hung"),
     Option(field="hang_factor", default="100", parse=allowed.integer(2, 1_000_000), unit="times",
            help="an engine also counts as hung once a batch takes so many times what was predicted, and 2 s at least"),
+    Option(field="breaker_failures", default="5", parse=allowed.integer(1, 1000), unit="failures",
+           help="in a row, after which a circuit breaker opens: of an ingress to Redis or to RabbitMQ, of a batcher to"
+                " its engine"),
+    Option(field="breaker_open_ms", default="30000", parse=allowed.integer(10, 3_600_000), unit="ms",
+           help="how long an open circuit breaker lets nothing through, unless a sign of life comes earlier"),
+    Option(field="breaker_successes", default="2", parse=allowed.integer(1, 1000), unit="successes",
+           help="after which a half-open circuit breaker closes"),
+    Option(field="breaker_probes", default="2", parse=allowed.integer(1, 1000), unit="calls",
+           help="that a half-open circuit breaker lets through at a time"),
     Option(field="result_ttl_s", default="3600", parse=allowed.integer(1, 31_536_000), unit="s",
            help="how long a final record is kept"),
     Option(field="job_ttl_s", default="86400", parse=allowed.integer(1, 31_536_000), unit="s",
@@ -139,6 +148,12 @@ OPTIONS: tuple[Option, ...] = (
            help="where results of equal inputs are kept: local in each batcher, shared in Redis too"),
     Option(field="cache_size", default="1000", parse=allowed.integer(1, 10_000_000), unit="results",
            help="most results that a batcher keeps; the oldest unused go"),
+    Option(field="routing", default="shared", parse=allowed.choice("shared", "hash"), unit="way",
+           help="shared: all batchers of a model take from one queue; hash: equal inputs go to one batcher, by shards"
+                " with a queue each"),
+    Option(field="shards", default="auto", parse=allowed.integer_or("auto", 1, 1024), unit="shards",
+           help="hash: how many shards each model's jobs are spread over, the same for all processes; auto: 64, and 1"
+                " where routing is shared"),
     Option(field="log_level", default="info", parse=allowed.choice("debug", "info", "warning", "error"), unit="level",
            help="what is logged"),
     Option(field="log_format", default="auto", parse=allowed.choice("auto", "console", "json"), unit="format",

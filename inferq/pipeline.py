@@ -12,11 +12,12 @@ Rules:
 4. When the connection ends, every command that was sent has an unknown outcome and raises `ConnectionLost`; nothing is
    sent twice. The next call connects anew.
 5. The server is taken for dead when the oldest command has waited `reply_timeout_s`; at most `MAX_PENDING` wait.
+6. With a gate, calls go through it. Away is what cannot be reached or does not answer; a refusal is an answer.
 """
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -24,15 +25,39 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from inferq.connection import Argument, Connection, open_connection, target
 
 
+class Gate(Protocol):
+    """What lets calls through, or not: a circuit breaker."""
+
+    def enter(self) -> int:
+        """Return a ticket, to be brought back; raises what refused callers get."""
+
+    def succeeded(self, ticket: int) -> None:
+        """Redis answered."""
+
+    def failed(self, ticket: int) -> None:
+        """Redis was away."""
+
+    def left(self, ticket: int) -> None:
+        """The caller did not wait for the answer."""
+
+    def away(self) -> None:
+        """A connection failed, whoever had asked for it."""
+
+
 class Pipeline:
     """A Redis client for commands that many callers issue at once. Makes its connection when it is needed.
+
+    Where there is a ``gate``, calls also raise what it refuses them with.
 
     Raises:
         OperatorError: the URL cannot be used.
     """
 
-    def __init__(self, url: str, *, connect_timeout_s: float, reply_timeout_s: float) -> None:
+    def __init__(
+        self, url: str, *, connect_timeout_s: float, reply_timeout_s: float, gate: Gate | None = None
+    ) -> None:
         self._target = target(url)
+        self._gate = gate
         self._connect_timeout_s, self._reply_timeout_s = connect_timeout_s, reply_timeout_s
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
@@ -45,9 +70,16 @@ class Pipeline:
             ConnectionLost, OSError, TimeoutError: Redis is away; whether the command was run is unknown.
             RedisError: Redis refused it.
         """
-        connection = await self._ready()
-        connection.require_room(1)
-        return await connection.send(command)
+        if self._gate is None:
+            return await self._call(command)
+        ticket = self._gate.enter()
+        try:
+            reply = await self._call(command)
+        except BaseException as error:
+            _judge(self._gate, ticket, error)
+            raise
+        self._gate.succeeded(ticket)
+        return reply
 
     async def call_many(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Send commands side by side and return their replies in order; a refused one is its error, not raised.
@@ -55,19 +87,15 @@ class Pipeline:
         Raises:
             ConnectionLost, OSError, TimeoutError: Redis is away.
         """
-        connection = await self._ready()
-        connection.require_room(len(commands))
-        if len(commands) == 1:
-            # The usual case, without what it costs to gather.
-            try:
-                return [await connection.send(commands[0])]
-            except (ResponseError, NoScriptError) as error:
-                return [error]
-        sent = [connection.send(command) for command in commands]
-        replies = await asyncio.gather(*sent, return_exceptions=True)
-        for reply in replies:
-            if isinstance(reply, BaseException) and not isinstance(reply, ResponseError | NoScriptError):
-                raise reply
+        if self._gate is None:
+            return await self._call_many(commands)
+        ticket = self._gate.enter()
+        try:
+            replies = await self._call_many(commands)
+        except BaseException as error:
+            _judge(self._gate, ticket, error)
+            raise
+        self._gate.succeeded(ticket)
         return replies
 
     async def call_all(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
@@ -106,6 +134,27 @@ class Pipeline:
         if self._connection is not None:
             self._connection.abort()
 
+    async def _call(self, command: Sequence[Argument]) -> Any:
+        connection = await self._ready()
+        connection.require_room(1)
+        return await connection.send(command)
+
+    async def _call_many(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        connection = await self._ready()
+        connection.require_room(len(commands))
+        if len(commands) == 1:
+            # The usual case, without what it costs to gather.
+            try:
+                return [await connection.send(commands[0])]
+            except (ResponseError, NoScriptError) as error:
+                return [error]
+        sent = [connection.send(command) for command in commands]
+        replies = await asyncio.gather(*sent, return_exceptions=True)
+        for reply in replies:
+            if isinstance(reply, BaseException) and not isinstance(reply, ResponseError | NoScriptError):
+                raise reply
+        return replies
+
     async def _ready(self) -> Connection:
         if self._connection is not None and not self._connection.lost:
             return self._connection
@@ -122,10 +171,28 @@ class Pipeline:
         return connecting.result()
 
     async def _connect(self) -> Connection:
-        self._connection = await open_connection(
-            self._target, lambda: Connection(self._reply_timeout_s), timeout_s=self._connect_timeout_s
-        )
+        away = None if self._gate is None else self._gate.away
+        try:
+            self._connection = await open_connection(
+                self._target,
+                lambda: Connection(self._reply_timeout_s, unanswered=away),
+                timeout_s=self._connect_timeout_s,
+            )
+        except Exception:
+            if away is not None:
+                away()
+            raise
         return self._connection
+
+
+def _judge(gate: Gate, ticket: int, error: BaseException) -> None:
+    """Bring back the ticket of a call that raised."""
+    if isinstance(error, ConnectionLost | OSError | TimeoutError):
+        gate.failed(ticket)
+    elif isinstance(error, RedisError):
+        gate.succeeded(ticket)
+    else:
+        gate.left(ticket)
 
 
 def _seen(connecting: asyncio.Task[Connection]) -> None:

@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from inferq.errors import OperatorError, Unavailable, first_line
-from inferq.pipeline import Pipeline
+from inferq.pipeline import Gate, Pipeline
 from inferq.redaction import redact
 from inferq.scripts import Script
 
@@ -64,9 +64,11 @@ class Client(Redis):
     Not for commands that wait in the server: they would hold up everybody. `connect_waiting` is for those.
     """
 
-    def __init__(self, url: str, *, reply_timeout_s: float) -> None:
+    def __init__(self, url: str, *, reply_timeout_s: float, gate: Gate | None = None) -> None:
         # First, as it says in our words what is wrong with a URL.
-        self.commands = Pipeline(url, connect_timeout_s=CONNECT_TIMEOUT_S, reply_timeout_s=reply_timeout_s)
+        self.commands = Pipeline(
+            url, connect_timeout_s=CONNECT_TIMEOUT_S, reply_timeout_s=reply_timeout_s, gate=gate
+        )
         super().__init__(connection_pool=_pool(url, max_connections=1, reply_timeout_s=reply_timeout_s))
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
@@ -83,9 +85,9 @@ class Client(Redis):
         await super().aclose(close_connection_pool=True)
 
 
-def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Client:
-    """Make a client; nothing is sent before the first command."""
-    return Client(url, reply_timeout_s=reply_timeout_s)
+def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S, gate: Gate | None = None) -> Client:
+    """Make a client; nothing is sent before the first command, and all through the ``gate``, if there is one."""
+    return Client(url, reply_timeout_s=reply_timeout_s, gate=gate)
 
 
 async def check_login(url: str) -> None:
@@ -129,8 +131,12 @@ def _pool(url: str, *, max_connections: int, reply_timeout_s: float) -> Blocking
     return pool
 
 
+class RedisAway(Unavailable):
+    """Redis is away, or refused a command."""
+
+
 class translated:
-    """Turns what redis-py and the socket raise into `Unavailable`: ``async with translated("take the job")``.
+    """Turns what redis-py and the socket raise into `RedisAway`: ``async with translated("take the job")``.
 
     A class, since every step of every job passes here, and a generator takes three times as long.
     """
@@ -143,7 +149,7 @@ class translated:
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, RedisError | OSError | TimeoutError | asyncio.IncompleteReadError):
-            raise Unavailable(f"Redis did not {self._what}: {type(error).__name__}") from error
+            raise RedisAway(f"Redis did not {self._what}: {type(error).__name__}") from error
 
 
 async def evaluate(redis: Client, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:

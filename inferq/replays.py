@@ -50,13 +50,14 @@ async def replay(broker: "Broker", names: Names, letters: Sequence[DeadLetter]) 
     failed: dict[str, str] = {}
     errors: dict[str, str] = {}
     left: dict[str, Job] = {}
+    served = set(names.queues())
     for letter in letters[:MOST_AT_ONCE]:
         try:
             job = decode_job(letter.body)
         except Undecodable as error:
             failed[letter.job_id] = f"cannot run again: {error.reason}"
             continue
-        if names.queue(job.model, job.priority) in names.queues():
+        if names.queue_of(job) in served:
             left[letter.job_id] = job
         else:
             failed[letter.job_id] = "cannot run again: its model is not served here any more"
@@ -85,8 +86,7 @@ async def _accept(
     # Each maker has a name of its own: by it a job that is being taken back is told from one that was.
     maker = os.urandom(8).hex()
     origins = [
-        Origin(job=job, queue=names.queue(job.model, job.priority), message=encode_job(job), submit=maker)
-        for job in renewed
+        Origin(job=job, queue=names.queue_of(job), message=encode_job(job), submit=maker) for job in renewed
     ]
     # Late, as its package is above.
     from inferq.store import ID_TAKEN

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferq.addresses import LOOPBACK, host_port
+from inferq.breaker import Limits
 from inferq.errors import OperatorError
 from inferq.modelspec import parse as parse_model
 from inferq.names import Names
@@ -17,13 +18,8 @@ from inferq.options import OPTIONS, PREFIX
 
 # What the commands that call the API read by themselves: a key is the caller's, not the deployment's.
 FOR_CLIENTS = frozenset({"INFERQ_API_KEY", "INFERQ_URL"})
-# What later parts bring. Ignoring them would be worse than refusing: who sets allowed origins counts on them.
-PLANNED = frozenset(
-    {
-        "INFERQ_ROUTING",
-        "INFERQ_SHARDS",
-    }
-)
+# With INFERQ_ROUTING=hash, unless it is said: enough for an even split among a dozen batchers, few enough to watch.
+HASH_SHARDS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +57,10 @@ class Settings:
     max_attempts: int
     engine_timeout_ms: int
     hang_factor: int
+    breaker_failures: int
+    breaker_open_ms: int
+    breaker_successes: int
+    breaker_probes: int
     result_ttl_s: int
     job_ttl_s: int
     batchers: int
@@ -69,6 +69,8 @@ class Settings:
     sessions: int
     cache: str
     cache_size: int
+    routing: str
+    shards: int
     log_level: str
     log_format: str
     cache_dir: str
@@ -76,12 +78,37 @@ class Settings:
     @property
     def names(self) -> Names:
         """The names of this deployment."""
-        return Names(namespace=self.namespace, default_model=self.model_name, event_shards=self.event_shards)
+        return Names(
+            namespace=self.namespace,
+            default_model=self.model_name,
+            shards=self.shard_count,
+            event_shards=self.event_shards,
+        )
+
+    @property
+    def by_hash(self) -> bool:
+        """Whether equal inputs go to one batcher."""
+        return self.routing == "hash"
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards each model's jobs are spread over."""
+        return self.shards or (HASH_SHARDS if self.by_hash else 1)
 
     @property
     def model_name(self) -> str:
         """What records and queues call the model."""
         return parse_model(self.model).name
+
+    @property
+    def breaker_limits(self) -> Limits:
+        """When a circuit breaker opens and closes."""
+        return Limits(
+            failures=self.breaker_failures,
+            open_ms=self.breaker_open_ms,
+            successes=self.breaker_successes,
+            probes=self.breaker_probes,
+        )
 
     @property
     def prefetch(self) -> int:
@@ -120,8 +147,6 @@ def load(
         OperatorError: a value is not allowed; the text names the variable, the value and what is.
     """
     flags = flags or {}
-    for variable in sorted(PLANNED & environ.keys()):
-        raise OperatorError(f"{variable} is not supported by this version: unset it")
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for option in OPTIONS:
@@ -161,11 +186,24 @@ def _check(settings: Settings) -> None:
         raise OperatorError("INFERQ_INGRESS_PORT, INFERQ_NOTIFIER_PORT and INFERQ_BATCHER_PORT must differ")
     if settings.probe_port in ports:
         raise OperatorError("INFERQ_PROBE_PORT must differ from the ports that the servers listen on")
+    if settings.by_hash and settings.shards == 1:
+        raise OperatorError(
+            "INFERQ_ROUTING=hash needs two shards at least: set INFERQ_SHARDS, or leave it out for 64"
+        )
+    if settings.by_hash and settings.batchers > settings.shard_count:
+        raise OperatorError(
+            f"INFERQ_BATCHERS={settings.batchers} is more than there are shards ({settings.shard_count}), so that some"
+            " batchers would have nothing to do: set INFERQ_SHARDS to several times their number"
+        )
+    if settings.shards > 1 and not settings.by_hash:
+        raise OperatorError(
+            f"INFERQ_SHARDS={settings.shards} spreads jobs by their inputs: set INFERQ_ROUTING=hash, or leave it out"
+        )
 
 
 def unknown(environ: Mapping[str, str]) -> list[str]:
     """Name the INFERQ_ variables that are no settings, to warn of a slip of the pen."""
-    known = {option.variable for option in OPTIONS} | PLANNED | FOR_CLIENTS
+    known = {option.variable for option in OPTIONS} | FOR_CLIENTS
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 

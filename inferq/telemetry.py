@@ -167,6 +167,13 @@ class Metrics:
         folder = os.environ.get(SUMMED_IN, "")
         self._exposed = _summed(folder, identity) if folder else self.registry
         self.jobs = self.counter("jobs", "Jobs that reached a status here", "status")
+        self.breaker_state = self.worst_gauge(
+            "breaker_state", "State of a circuit breaker: 0 closed, 1 half-open, 2 open", "name"
+        )
+        self.breaker_opened = self.counter("breaker_opened", "How often a circuit breaker opened", "name")
+        self.breaker_outcomes = self.counter(
+            "breaker_outcomes", "What came back through a circuit breaker, and counted", "name", "outcome"
+        )
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         """Make a counter; Prometheus adds `_total`."""
@@ -179,6 +186,10 @@ class Metrics:
     def common_gauge(self, name: str, text: str, *labels: str) -> Gauge:
         """Make a gauge of the whole deployment, only ever set; of what several processes set, the last counts."""
         return Gauge(f"inferq_{name}", text, labels, registry=self.registry, multiprocess_mode="mostrecent")
+
+    def worst_gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Make a gauge that is the worse the higher it is; of what several living processes set, the highest counts."""
+        return Gauge(f"inferq_{name}", text, labels, registry=self.registry, multiprocess_mode="livemax")
 
     def seconds(self, name: str, text: str, *labels: str) -> Histogram:
         """Make a histogram of seconds."""

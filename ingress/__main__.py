@@ -29,6 +29,7 @@ from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
+from ingress.circuits import Circuits
 from ingress.events import Events
 from ingress.idempotency import Idempotency
 from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
@@ -61,11 +62,17 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     identity = process_id()
     # Who holds a probe port is alone in holding it.
     metrics = Metrics(identity=str(settings.probe_port or ""))
-    redis = connect(settings.redis_url)
-    store = Store(redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s)
+    circuits = Circuits(
+        settings.breaker_limits, metrics, broker_apart=settings.broker_url != settings.redis_url
+    )
+    # What nobody asked for goes beside the breaker: it sees whether Redis is there.
+    beside_redis = connect(settings.redis_url)
+    redis = connect(settings.redis_url, gate=circuits.redis)
+    ttls = {"job_ttl_s": settings.job_ttl_s, "result_ttl_s": settings.result_ttl_s}
+    beside_store, store = (Store(client, settings.names, **ttls) for client in (beside_redis, redis))
     broker = make_broker(settings, store)
     keys = KeyRing.of(settings)
-    stats = Stats(broker, store, metrics, process_id=identity)
+    stats = Stats(broker, store, metrics, circuits, beside=beside_redis, process_id=identity)
     cache = SharedCache(store, metrics, serving=lambda: stats.served) if settings.cache == "shared" else None
     submits = Submits(
         broker,
@@ -76,11 +83,12 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         webhooks=WebhookDoor(Policy.of(settings), Outbox(redis, settings.names)),
         limit_jobs=settings.queue_limit,
         rates=lambda: stats.rates,
+        circuit=circuits.broker,
     )
     idempotency = Idempotency(redis, settings.names, metrics, ttl_s=settings.result_ttl_s)
     counts = SubmitMetrics(metrics)
-    feed = Feed(store, settings.redis_url, metrics=metrics)
-    waits, events = Waits(feed, metrics), Events(feed, keys, metrics)
+    feed = Feed(beside_store, settings.redis_url, metrics=metrics)
+    waits, events = Waits(feed, metrics, circuits.redis), Events(feed, keys, metrics, circuits.redis)
     keys.on_change(events.keys_changed)
 
     def endpoint(form: Form) -> SubmitEndpoint:
@@ -100,14 +108,18 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
 
     async def checks() -> dict[str, str]:
         try:
-            await store.ping()
+            await beside_store.ping()
         except Unavailable as error:
             return {"redis": error.detail, "broker": "unknown"}
-        return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+        found = {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+        return found | dict.fromkeys(circuits.open, "circuit open")
+
+    def about() -> dict[str, list[int]]:
+        return {"unowned_shards": stats.unowned} if settings.by_hash else {}
 
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
     letters = Letters(broker, settings.names, keys, origins, host=settings.host)
-    app = make_app(parts, metrics, checks, pages=[*pages.routes(), *letters.routes()])
+    app = make_app(parts, metrics, checks, about, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -116,8 +128,8 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             )
             background = [
                 opening,
-                tasks.create_task(_warn(store)),
-                tasks.create_task(_fetch_strays(store, broker, opening)),
+                tasks.create_task(_warn(beside_store)),
+                tasks.create_task(_fetch_strays(beside_store, broker, opening)),
                 tasks.create_task(keys.watch()),
                 tasks.create_task(feed.run()),
                 tasks.create_task(_dismiss(stopping, waits, events)),
@@ -126,9 +138,10 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
                         lambda: submits.queued_jobs,
                         lambda: submits.gate.jobs,
                         cache.totals if cache is not None else CacheTotals(),
+                        submits.door.look,
                     )
                 ),
-                tasks.create_task(Sweeper(store, broker, metrics, process_id=identity).run()),
+                tasks.create_task(Sweeper(beside_store, broker, metrics, process_id=identity).run()),
             ]
             shared = settings.ingresses > 1
             if shared:
@@ -142,6 +155,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     finally:
         await broker.close()
         await redis.aclose()
+        await beside_redis.aclose()
     _log.info("ingress.stopped")
 
 

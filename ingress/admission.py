@@ -10,6 +10,7 @@ Rules:
 3. Clients that were refused together must not come back together: the time is spread, and never shortened.
 4. A job is refused for its deadline only when what waits before it cannot be done by then even at the best rate: the
    capacity of all batchers, not what they happen to do now. Without a rate nothing is known, and nobody is refused.
+   With shards, what waits before it is what waits in its own, and the rate that of the best batcher.
 5. Interactive jobs do not wait for bulk ones, but these for them.
 """
 
@@ -34,7 +35,8 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Jobs a second of all batchers together: what they end now, and what they end when there is always work."""
+    """Jobs a second: what all batchers together end now, and what those who may take one job end when there is always
+    work."""
 
     recent: float = 0.0
     capacity: float = 0.0

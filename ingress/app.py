@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferq.errors import Forbidden, HttpError
 from inferq.keyring import KeyRing, the_one
-from inferq.server import Checks, probe_routes
+from inferq.server import About, Checks, probe_routes
 from inferq.telemetry import Metrics
 from ingress import problems
 from ingress.description.serving import Descriptions
@@ -40,7 +40,7 @@ class Parts:
     stream_url: str
 
 
-def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRoute]:
+def make_routes(parts: Parts, metrics: Metrics, checks: Checks, about: About = dict) -> list[BaseRoute]:
     """Put the routes together, one for each path: a refused method is told all that the path takes."""
 
     async def job(request: Request) -> Response:
@@ -52,26 +52,33 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks) -> list[BaseRout
         parts.keys.caller(the_one(request.scope["headers"]))
         return Response(await parts.stats.render(), media_type="application/json")
 
+    async def overview(request: Request) -> Response:
+        parts.keys.caller(the_one(request.scope["headers"]))
+        return Response(parts.stats.overview(), media_type="application/json")
+
     return [
         Route(INFER_PATH, parts.infer, methods=["POST"]),
         Route(BATCH_PATH, parts.batch, methods=["POST"]),
         Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
         Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
         Route("/v1/stats", statistics, methods=["GET"]),
-        *probe_routes(metrics, checks),
+        Route("/stats", overview, methods=["GET"]),
+        *probe_routes(metrics, checks, about),
         *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),
     ]
 
 
-def make_app(parts: Parts, metrics: Metrics, checks: Checks, *, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
+def make_app(
+    parts: Parts, metrics: Metrics, checks: Checks, about: About = dict, *, pages: Sequence[BaseRoute] = ()
+) -> ASGIApp:
     """Make the application; submits go to their endpoints directly, past router and middleware.
 
-    ``pages`` are routes beside the API, for people.
+    ``pages`` are routes beside the API, for people; ``about`` is what else `/readyz` says.
     """
     submits = {INFER_PATH: parts.infer, BATCH_PATH: parts.batch}
     # The routes of submits are for other methods alone, which they refuse.
     others = Starlette(
-        routes=[*make_routes(parts, metrics, checks), *pages],
+        routes=[*make_routes(parts, metrics, checks, about), *pages],
         exception_handlers={
             HttpError: _problem,
             HTTPException: _http,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from inferq.errors import HttpError, InferqError, Unavailable
+from inferq.errors import CircuitOpen, HttpError, InferqError, Unavailable
 from ingress.admission import Crowded
 
 _SEED: Final = re.compile(rb"[0-9a-f]{32}")
@@ -76,4 +76,6 @@ def is_forgotten(error: BaseException, *, resumed: bool) -> bool:
     if isinstance(error, SeedSpent):
         return True
     unknown = isinstance(error, Unavailable) and not isinstance(error, Crowded)
+    if isinstance(error, CircuitOpen):
+        unknown = error.begun
     return not resumed and isinstance(error, HttpError) and not unknown

@@ -15,6 +15,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
+from inferq.circuit import Circuit
 from inferq.errors import JobNotFound
 from inferq.feed import Feed
 from inferq.follower import UNKNOWN, Follower
@@ -36,10 +37,12 @@ _START_NOTHING: Final = {"type": "http.response.start", "status": 204, "headers"
 
 
 class Events:
-    """Serves streams of ``feed``'s jobs, ``most`` at a time."""
+    """Serves streams of ``feed``'s jobs, ``most`` at a time, unless the ``circuit`` to Redis is open."""
 
-    def __init__(self, feed: Feed, keys: KeyRing, metrics: Metrics, *, most: int | None = None) -> None:
-        self._keys = keys
+    def __init__(
+        self, feed: Feed, keys: KeyRing, metrics: Metrics, circuit: Circuit, *, most: int | None = None
+    ) -> None:
+        self._keys, self._circuit = keys, circuit
         streams = metrics.gauge("event_streams", "Open streams of Server-Sent Events")
         most = most_followers(HttpLimits()) if most is None else most
         self._followers = Followers(feed, most=most, count=streams.set)
@@ -61,6 +64,7 @@ class Events:
         job_id = scope["path_params"]["job_id"]
         if not is_job_id(job_id):
             raise JobNotFound(UNKNOWN)
+        self._circuit.require()
         try:
             async with self._followers.following(job_id, receive) as follower:
                 event = await follower.begin(caller)

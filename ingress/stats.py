@@ -1,90 +1,81 @@
-"""What `/v1/stats` shows: the queue, and what the living processes say of themselves."""
+"""What `/v1/stats` shows: the queue, and what the living processes say of themselves; and `/stats`, its short form."""
 
 import asyncio
 import time
-from collections import Counter, deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 import msgspec
 import structlog
 
 from inferq.broker import Broker
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, BatchTotals, CacheTotals, IngressBeat, beat, leave, living
-from inferq.quantiles import added, percentile
+from inferq.heartbeats import (
+    EVERY_S,
+    LIVES_S,
+    BatcherBeat,
+    BreakerFigures,
+    CacheTotals,
+    IngressBeat,
+    beat,
+    leave,
+    living,
+)
+from inferq.redis import Client
+from inferq.shards import ShardLeases
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
 from ingress.admission import Rates
 from ingress.cache import Served, served
+from ingress.circuits import Breaker, Circuits, NodeBreaker, Overview
+from ingress.statistics import (
+    BatcherFigures,
+    LatencyFigures,
+    QueueFigures,
+    Statistics,
+    cache_figures,
+    capacity,
+    percentiles,
+    routing_figures,
+    summed,
+)
 
 RATE_OVER_S: Final = 10.0
 
 _log = structlog.get_logger(__name__)
 
 
-class QueueFigures(msgspec.Struct, kw_only=True):
-    """The queue; rates are jobs a second."""
-
-    depth: int
-    dead: int
-    arrival_rate: float
-    drain_rate: float
-
-
-class BatcherFigures(msgspec.Struct, kw_only=True):
-    """One batcher, as it last told of itself."""
-
-    id: str
-    model: str
-    device: str
-    fallback_reason: str | None
-    precision: str
-    layout: str
-    state: str
-    last_progress_s: float
-
-
-class Percentiles(msgspec.Struct, kw_only=True):
-    """Times of the last ten seconds in milliseconds, each within 5 %; null where there were none."""
-
-    count: int
-    p50: float | None
-    p90: float | None
-    p99: float | None
-
-
-class LatencyFigures(msgspec.Struct, kw_only=True):
-    """Where time went."""
-
-    queue_wait: Percentiles
-    inference: Percentiles
-    total: Percentiles
-
-
-class Statistics(msgspec.Struct, kw_only=True):
-    """Answer to `GET /v1/stats`."""
-
-    queue: QueueFigures
-    batchers: list[BatcherFigures]
-    batches: BatchTotals
-    cache: CacheTotals
-    latency_ms: LatencyFigures
-    # Empty until there are breakers; the shape is stable.
-    breakers: list[dict[str, Any]] = []
-
-
 class Stats:
-    """Keeps the rates, beats once a second, and renders the whole on request."""
+    """Keeps the rates, beats once a second, and renders the whole on request.
 
-    def __init__(self, broker: Broker, store: Store, metrics: Metrics, *, process_id: str) -> None:
+    ``beside`` is a way to Redis that no breaker closes: its heartbeat is what sees that Redis is back.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        metrics: Metrics,
+        circuits: Circuits,
+        *,
+        beside: Client,
+        process_id: str,
+    ) -> None:
         self._broker, self._store, self._id = broker, store, process_id
+        self._circuits, self._beside = circuits, beside
         self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
+        self._unowned_gauge = metrics.common_gauge("shards_unowned", "Shards that no living batcher has")
         self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         self._served: Served | None = None
+        # Who lived at the last look, and when that was.
+        self._batchers: list[BatcherBeat] = []
+        self._ingresses: list[IngressBeat] = []
+        self._looked_ms = 0.0
         self.rates = Rates()
+        self.unowned: list[int] = []
 
     @property
     def served(self) -> Served | None:
@@ -92,7 +83,11 @@ class Stats:
         return self._served
 
     async def run(
-        self, queued_jobs: Callable[[], int], under_way_jobs: Callable[[], int], cache: CacheTotals
+        self,
+        queued_jobs: Callable[[], int],
+        under_way_jobs: Callable[[], int],
+        cache: CacheTotals,
+        look_at_broker: Callable[[], None],
     ) -> None:
         """Beat for ever, telling of this ingress's own jobs and lookups; cancel to end."""
         names = self._store.names
@@ -101,33 +96,35 @@ class Stats:
                 self._seen.append((time.monotonic(), queued_jobs()))
                 # Here and not with each submit, which it would cost as much as its validation.
                 self._under_way_gauge.set(under_way_jobs())
-                try:
-                    await beat(
-                        self._store.redis,
-                        names.ingresses,
-                        IngressBeat(
-                            id=self._id,
-                            at_ms=int(wall_ms()),
-                            arrival_rate=self._arrival_rate(),
-                            cache=cache,
-                        ),
-                    )
-                    beats = await living(self._store.redis, names.batchers, BatcherBeat, wall_ms())
-                    self._served = served(beats, names.default_model)
-                    self.rates = Rates(
-                        recent=sum(entry.recent_rate for entry in beats),
-                        capacity=sum(entry.capacity_rate for entry in beats),
-                    )
-                    self._depth_gauge.set(await self._broker.depth())
-                    self._dead_gauge.set(await self._broker.dead_count())
-                except Unavailable as error:
-                    _log.debug("stats.beat_failed", error=str(error))
+                if await self._or_debug(self._look(cache)):
+                    # Before the counts, which then are the tries of a breaker that this has half opened.
+                    self._circuits.redis.sign_of_life()
+                look_at_broker()
+                await self._or_debug(self._count())
+                self._circuits.tell()
                 await asyncio.sleep(EVERY_S)
         finally:
             try:
-                await leave(self._store.redis, names.ingresses, self._id)
+                await leave(self._beside, names.ingresses, self._id)
             except Unavailable:
                 _log.debug("stats.leave_failed")
+
+    def overview(self) -> bytes:
+        """Return the short form as JSON, of the last look: it needs nothing, so it answers whatever is away."""
+        dead = wall_ms() - self._looked_ms > LIVES_S * 1000
+        batchers = [] if dead else self._batchers
+        return msgspec.json.encode(
+            Overview(
+                total_workers=len(batchers),
+                circuit_breakers=[
+                    NodeBreaker(node=node, state=one.state, failures=one.failures, successes=one.successes)
+                    for node, one in (
+                        *((entry.id, one) for entry in batchers for one in entry.breakers),
+                        *((f"{node}/{one.name}", one) for node, one in self._of_ingresses(self._ingresses)),
+                    )
+                ],
+            )
+        )
 
     async def render(self) -> bytes:
         """Return the statistics as JSON; raises `Unavailable`."""
@@ -154,54 +151,80 @@ class Stats:
                         layout=entry.layout,
                         state=entry.state,
                         last_progress_s=round(entry.last_progress_s, 1),
+                        shards=entry.shards,
+                        cache=cache_figures(entry.cache),
                     )
                     for entry in batchers
                 ],
-                batches=_summed([entry.batches for entry in batchers]),
+                batches=summed([entry.batches for entry in batchers]),
                 cache=CacheTotals(
                     hits=sum(totals.hits for totals in lookups),
                     misses=sum(totals.misses for totals in lookups),
                 ),
+                routing=routing_figures(await self._unowned(redis), names.shards),
                 latency_ms=LatencyFigures(
-                    queue_wait=_percentiles(batchers, "queue_wait"),
-                    inference=_percentiles(batchers, "inference"),
-                    total=_percentiles(batchers, "total"),
+                    queue_wait=percentiles(batchers, "queue_wait"),
+                    inference=percentiles(batchers, "inference"),
+                    total=percentiles(batchers, "total"),
                 ),
+                breakers=[
+                    Breaker(node=node, **msgspec.structs.asdict(one))
+                    for node, one in (
+                        *((entry.id, one) for entry in batchers for one in entry.breakers),
+                        *self._of_ingresses(ingresses),
+                    )
+                ],
             )
         )
+
+    async def _unowned(self, redis: Client) -> list[int]:
+        names = self._store.names
+        if names.shards == 1:
+            return []
+        routes = await ShardLeases(redis, names, names.default_model).look()
+        return routes.unowned(names.shards)
+
+    async def _or_debug(self, work: Awaitable[None]) -> bool:
+        """Do the work and say whether it was done; what is away now is tried again in a second."""
+        try:
+            await work
+        except Unavailable as error:
+            _log.debug("stats.beat_failed", error=str(error))
+            return False
+        return True
+
+    async def _count(self) -> None:
+        self._depth_gauge.set(await self._broker.depth())
+        self._dead_gauge.set(await self._broker.dead_count())
+
+    async def _look(self, cache: CacheTotals) -> None:
+        """Tell of this ingress and read what the others say; raises `Unavailable`."""
+        names = self._store.names
+        mine = IngressBeat(
+            id=self._id,
+            at_ms=int(wall_ms()),
+            arrival_rate=self._arrival_rate(),
+            cache=cache,
+            shard_count=names.shards,
+            breakers=self._circuits.figures(),
+        )
+        await beat(self._beside, names.ingresses, mine)
+        self._ingresses = await living(self._beside, names.ingresses, IngressBeat, wall_ms())
+        beats = self._batchers = await living(self._beside, names.batchers, BatcherBeat, wall_ms())
+        self._looked_ms = wall_ms()
+        self._served = served(beats, names.default_model)
+        self.rates = Rates(
+            recent=sum(entry.recent_rate for entry in beats),
+            capacity=capacity([entry.capacity_rate for entry in beats], shards=names.shards),
+        )
+        self.unowned = await self._unowned(self._beside)
+        self._unowned_gauge.set(len(self.unowned))
+
+    def _of_ingresses(self, others: Iterable[IngressBeat]) -> list[tuple[str, BreakerFigures]]:
+        """Return the breakers of all ingresses, our own as they are now."""
+        told = [(entry.id, one) for entry in others if entry.id != self._id for one in entry.breakers]
+        return [*((self._id, one) for one in self._circuits.figures()), *told]
 
     def _arrival_rate(self) -> float:
         (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
-
-
-def _percentiles(batchers: list[BatcherBeat], name: str) -> Percentiles:
-    counts = added(entry.latency.get(name, {}) for entry in batchers)
-
-    def at(share: float) -> float | None:
-        value_ms = percentile(counts, share)
-        return None if value_ms is None else round(value_ms, 2)
-
-    return Percentiles(count=sum(counts.values()), p50=at(0.5), p90=at(0.9), p99=at(0.99))
-
-
-def _summed(totals: list[BatchTotals]) -> BatchTotals:
-    sizes: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    for entry in totals:
-        sizes.update(entry.size_histogram)
-        reasons.update(entry.close_reasons)
-    return BatchTotals(
-        count=sum(entry.count for entry in totals),
-        jobs=sum(entry.jobs for entry in totals),
-        size_histogram=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
-        close_reasons=dict(sorted(reasons.items())),
-        tokens=sum(entry.tokens for entry in totals),
-        padded_tokens=sum(entry.padded_tokens for entry in totals),
-        window_age_ms=round(sum(entry.window_age_ms for entry in totals), 1),
-        predicted_ms=round(sum(entry.predicted_ms for entry in totals), 1),
-        inference_ms=round(sum(entry.inference_ms for entry in totals), 1),
-        splits=sum(entry.splits for entry in totals),
-        expired=sum(entry.expired for entry in totals),
-        engine_restarts=sum(entry.engine_restarts for entry in totals),
-    )

@@ -16,6 +16,7 @@ import msgspec
 
 from inferq.apikeys import Caller
 from inferq.broker import Broker
+from inferq.circuit import Circuit
 from inferq.deadline import Deadlines
 from inferq.errors import DeadlineUnreachable, HttpError, InvalidRequest, QueueFull, Unavailable
 from inferq.jobs import BIRTHS, Birth, Job, Priority
@@ -24,6 +25,7 @@ from inferq.names import Names
 from inferq.steps import Origin
 from inferq.telemetry import Metrics
 from ingress.admission import Crowded, Gate, Rates, retry_after_s, wait_ms, whole_s
+from ingress.brokerdoor import BrokerDoor
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
 from ingress.requests import InferRequest, check_model, wants_webhook, within
@@ -56,7 +58,10 @@ def new_seed() -> Seed:
 
 
 class Submits:
-    """Accepts jobs, or says why not; ``rates`` are what the batchers did at the last look."""
+    """Accepts jobs, or says why not; ``rates`` are what the batchers did at the last look.
+
+    ``circuit`` leads to the broker where that is a server of its own.
+    """
 
     def __init__(
         self,
@@ -69,11 +74,12 @@ class Submits:
         webhooks: WebhookDoor,
         limit_jobs: int,
         rates: Callable[[], Rates],
+        circuit: Circuit | None = None,
     ) -> None:
+        self.door = BrokerDoor(broker, circuit)
         self._webhooks = webhooks
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
-        self._queues = {priority: names.queue(names.default_model, priority) for priority in Priority}
         self._jobs = metrics.jobs.labels("queued")
         self._deadlines = Deadlines(ACCEPT_S)
         self.gate = Gate()
@@ -83,6 +89,7 @@ class Submits:
         self, request: InferRequest, caller: Caller, seed: Seed, *, cached: bool
     ) -> tuple[Birth, Standing]:
         """Accept one job; raises `HttpError`."""
+        self.door.require()
         if wants_webhook(request, caller.webhook):
             await self._webhooks.look(caller)
         job = self._job(request, caller, seed, seed.text, cached=cached)
@@ -112,8 +119,9 @@ class Submits:
         """Accept jobs; for each how it was born, or why not, and the ids are the seed's.
 
         Raises:
-            HttpError: none was looked at: the quota is used up, or too much is under way.
+            HttpError: none was looked at: the quota is used up, too much is under way, or the broker has its rest.
         """
+        self.door.require()
         outcomes: dict[int, Birth | HttpError] = {}
         jobs: dict[int, Job] = {}
         if any(not isinstance(one, HttpError) and wants_webhook(one, caller.webhook) for one in requests):
@@ -163,13 +171,13 @@ class Submits:
     async def _accept(self, job: Job, seed: Seed) -> Birth:
         """Answer the job from the cache, or put it into its queue."""
         if seed.resumed:
-            (refusal,) = await self._broker.accept_many([self._origin(job, seed)], resumed=True)
+            (refusal,) = await self.door.accept_many([self._origin(job, seed)], resumed=True)
             if refusal is not None:
                 raise refusal
         elif self._cache is not None and await self._cache.answers(job):
             return Birth.ANSWER
         else:
-            await self._broker.accept(self._origin(job, seed))
+            await self.door.accept(self._origin(job, seed))
         self._queued(1)
         return Birth.ACCEPT
 
@@ -190,7 +198,7 @@ class Submits:
                 del left[index]
         if not left:
             return outcomes
-        refusals = await self._broker.accept_many(
+        refusals = await self.door.accept_many(
             [self._origin(job, seed) for job in left.values()], resumed=seed.resumed
         )
         for index, refusal in zip(left, refusals, strict=True):
@@ -208,10 +216,7 @@ class Submits:
         model = check_model(request, self._names.default_model)
         webhook = self._webhooks.choose(request, caller, resumed=seed.resumed)
         created_ms = int(time.time() * 1000)
-        # A submit that is made again may have been accepted: then what waits says nothing of it.
-        if request.deadline_ms is not None and not seed.resumed:
-            self._check_deadline(request.deadline_ms, request.priority)
-        return Job(
+        job = Job(
             job_id=job_id,
             model=model,
             text=request.text,
@@ -223,16 +228,25 @@ class Submits:
             counted=caller.jobs > 0,
             webhook=webhook,
         )
+        # A submit that is made again may have been accepted: then what waits says nothing of it.
+        if request.deadline_ms is not None and not seed.resumed:
+            self._check_deadline(request.deadline_ms, job)
+        return job
 
     def _origin(self, job: Job, seed: Seed) -> Origin:
-        queue = self._queues[job.priority]
+        queue = self._names.queue_of(job)
         return Origin(job=job, queue=queue, message=encode_job(job), submit=seed.maker)
 
-    def _check_deadline(self, deadline_ms: int, priority: Priority) -> None:
+    def _check_deadline(self, deadline_ms: int, job: Job) -> None:
         counted = self._broker.counted
-        waiting = {one: counted.jobs.get(queue, 0) for one, queue in self._queues.items()}
+        waiting = {
+            priority: counted.jobs.get(
+                self._names.queue_of(msgspec.structs.replace(job, priority=priority)), 0
+            )
+            for priority in Priority
+        }
         age_s = max(0.0, asyncio.get_running_loop().time() - counted.at_s)
-        least_ms = wait_ms(waiting, priority, age_s=age_s, rate=self._rates().capacity)
+        least_ms = wait_ms(waiting, job.priority, age_s=age_s, rate=self._rates().capacity)
         if least_ms > deadline_ms:
             raise DeadlineUnreachable(
                 f"what waits already takes {least_ms / 1000:.1f} s, longer than deadline_ms allows",

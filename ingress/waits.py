@@ -11,6 +11,8 @@ from typing import Final
 from starlette.types import Receive
 
 from inferq.apikeys import Caller
+from inferq.breaker import State
+from inferq.circuit import Circuit
 from inferq.errors import JobNotFound, Unavailable
 from inferq.feed import Feed
 from inferq.follower import Follower
@@ -36,9 +38,10 @@ class Waited:
 
 
 class Waits:
-    """Waits for ``feed``'s jobs, ``most`` at a time."""
+    """Waits for ``feed``'s jobs, ``most`` at a time, unless the ``circuit`` to Redis is open."""
 
-    def __init__(self, feed: Feed, metrics: Metrics, *, most: int | None = None) -> None:
+    def __init__(self, feed: Feed, metrics: Metrics, circuit: Circuit, *, most: int | None = None) -> None:
+        self._circuit = circuit
         waiting = metrics.gauge("waiting", "Requests that wait for the end of a job")
         most = most_followers(HttpLimits()) if most is None else most
         self._followers = Followers(feed, most=most, count=waiting.set)
@@ -58,6 +61,8 @@ class Waits:
         self._followers.close()
 
     async def _wait(self, caller: Caller, job_id: str, within_s: float, receive: Receive) -> Waited:
+        if self._circuit.state is State.OPEN:
+            return Waited(outcome="unavailable")
         try:
             async with self._followers.following(job_id, receive) as follower:
                 return await _ended(follower, caller, within_s)

@@ -10,7 +10,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from loadgen import endurance, goodput, jobcost, lightload, parts, poison, prediction, saturation
+from loadgen import (
+    endurance,
+    goodput,
+    hashrouting,
+    jobcost,
+    lightload,
+    lookup,
+    parts,
+    poison,
+    prediction,
+    saturation,
+)
 from loadgen.bareloops import ALONE
 
 FULL_SIZE: Final = "full-size"
@@ -32,6 +43,8 @@ class Effort(parts.Effort):
     cost_jobs: int
     endurance_batches: int
     endurance_s: float
+    routed_requests: int
+    lookups: int = lookup.LOOKUPS
     # Runs at saturation before one is taken as it is.
     tries: int = saturation.TRIES
     # Without, it is taken to be what one by one on all threads comes to.
@@ -51,6 +64,7 @@ FULL: Final = Effort(
     cost_jobs=12_000,
     endurance_batches=endurance.BATCHES,
     endurance_s=480.0,
+    routed_requests=30_000,
 )
 QUICK: Final = Effort(
     rounds=1,
@@ -61,6 +75,7 @@ QUICK: Final = Effort(
     cost_jobs=10_000,
     endurance_batches=2_000,
     endurance_s=60.0,
+    routed_requests=10_000,
 )
 BRIEF: Final = Effort(
     rounds=1,
@@ -71,6 +86,8 @@ BRIEF: Final = Effort(
     cost_jobs=500,
     endurance_batches=100,
     endurance_s=60.0,
+    routed_requests=1_000,
+    lookups=1_000,
     tries=1,
     measured_capacity=False,
     goodput_loads=(0.3,),
@@ -175,6 +192,16 @@ class Bench(parts.Bench[Effort]):
         )
         self.show(endurance.judged(BUILTIN, found))
 
+    async def lookup(self) -> None:
+        """A cached answer's look-up."""
+        self.show(lookup.judged(lookup.measured(self.effort.lookups)))
+
+    async def routing(self) -> None:
+        """Hash routing: what is computed and kept, and what a kill moves."""
+        for broker in self.brokers:
+            found = await hashrouting.measured(broker, requests=self.effort.routed_requests, say=self.say)
+            self.show(hashrouting.judged(broker, found))
+
     async def _capacity(self, kind: str) -> float:
         """Return the jobs a second that `slo` does at saturation."""
         if kind not in self._capacities and not self.effort.measured_capacity:
@@ -211,6 +238,8 @@ PARTS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "poison": Bench.poison,
     "cost": Bench.cost,
     "endurance": Bench.endurance,
+    "lookup": Bench.lookup,
+    "routing": Bench.routing,
 }
 
 

@@ -15,18 +15,24 @@ from typing import Any, Final
 
 import pytest
 
-from batcher.assembly import assemble
+from batcher.assembly import Assembly, assemble
+from batcher.cache import ResultCache
 from batcher.engine import Answer, Engine
+from batcher.enginecircuit import CANARY, EngineCircuit
+from batcher.shardkeeper import ShardKeeper
 from batcher.tally import Tally
 from batcher.tokenizer import SimulatedTokenizer
 from batcher.wire import Load
 from batcher.worker import Worker
+from inferq.background import end
 from inferq.broker import make_broker
 from inferq.broker.base import Broker, Consumer
+from inferq.broker.stream_holder import StreamHolder
 from inferq.jobs import Job, JobRecord, decode_record
 from inferq.messages import encode_job
 from inferq.redis import connect
 from inferq.settings import Settings, load, with_values
+from inferq.shards import ShardLeases
 from inferq.steps import Origin
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
@@ -53,12 +59,16 @@ class Run:
 
 
 class NotingEngine(Engine):
-    """An engine that notes what it runs, in order."""
+    """An engine that notes what it runs, in order; canaries, which are no jobs', apart."""
 
     runs: list[Run]
+    canaries: int
 
     async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
         """Note a batch, and run it."""
+        if list(rows) == [CANARY]:
+            self.canaries += 1
+            return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
         self.runs.append(Run(rows=[tuple(row) for row in rows], timeout_ms=timeout_ms))
         return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
 
@@ -77,6 +87,24 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    circuit: EngineCircuit
+    cache: ResultCache
+    keeper: ShardKeeper | None
+    keeping: asyncio.Task[None] | None
+
+    @property
+    def shards(self) -> set[int]:
+        """The shards that it consumes, under hash routing."""
+        assert self.keeper is not None
+        return set(self.keeper.consumed)
+
+    async def dies(self) -> None:
+        """End as a process that is killed does: nothing is given back, no lease is ended."""
+        assert self.keeping is not None
+        self.working.cancel()
+        self.keeping.cancel()
+        await asyncio.wait([self.working, self.keeping])
+        await _cut_off(self.consumer)
 
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
@@ -100,7 +128,17 @@ class Running:
         try:
             yield
         finally:
-            os.kill(self.engine.pid, signal.SIGCONT)
+            self.thaw()
+
+    def thaw(self) -> None:
+        """Let a frozen engine go on."""
+        assert self.engine.pid is not None
+        os.kill(self.engine.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the engine."""
+        assert self.engine.pid is not None
+        os.kill(self.engine.pid, signal.SIGKILL)
 
     async def leave(self) -> None:
         """Stop as the service does: finish what computes, give back the rest."""
@@ -125,7 +163,7 @@ class Rig:
         fields = {"created_ms": int(wall_ms()), **fields}
         job = Job(job_id=secrets.token_hex(16), model="simulated", text=text, **fields)
         names = self.settings.names
-        queue = names.queue("simulated", job.priority)
+        queue = names.queue_of(job)
         self.origins[job.job_id] = Origin(job=job, queue=queue, message=encode_job(job))
         await self.broker.accept(self.origins[job.job_id])
         return job.job_id
@@ -177,21 +215,30 @@ class Rig:
         engine = NotingEngine(
             Load(spec=model, folder=None, device="cpu", precision="fp32"), pad_id=_tokenizer.pad_id
         )
-        engine.runs = []
+        engine.runs, engine.canaries = [], 0
         batcher_id, tally = f"b{self.batchers}", Tally(metrics)
         self.batchers += 1
-        assembly = await assemble(settings, engine, _tokenizer, self.store, tally, batcher_id=batcher_id)
+        assembly = await assemble(
+            settings, engine, _tokenizer, self.store, tally, metrics, batcher_id=batcher_id
+        )
         # The warm-up's are not the jobs'.
         engine.runs.clear()
+        engine.canaries = 0
         worker = assembly.worker
-        consumer = await self.broker.consume(
-            settings.names.queues(), settings.prefetch, batcher_id, worker.deliver
-        )
-        worker.attach(consumer)
+        consumer, keeper, keeping = await self._consume(settings, batcher_id, assembly, metrics)
         working = asyncio.create_task(worker.run())
         try:
             yield Running(
-                worker=worker, engine=engine, consumer=consumer, working=working, tally=tally, metrics=metrics
+                worker=worker,
+                engine=engine,
+                consumer=consumer,
+                working=working,
+                tally=tally,
+                metrics=metrics,
+                circuit=assembly.circuit,
+                cache=assembly.cache,
+                keeper=keeper,
+                keeping=keeping,
             )
         finally:
             worker.stop()
@@ -199,10 +246,47 @@ class Rig:
             await asyncio.wait([working], timeout=5)
             working.cancel()
             ended = await asyncio.gather(working, return_exceptions=True)
+            await end(keeping)
             await consumer.close()
+            if keeper is not None:
+                await keeper.leave()
             await engine.stop()
         faults = [one for one in ended if not isinstance(one, asyncio.CancelledError | None)]
         assert not faults, faults
+
+    async def _consume(
+        self, settings: Settings, batcher_id: str, assembly: Assembly, metrics: Metrics
+    ) -> tuple[Consumer, ShardKeeper | None, asyncio.Task[None] | None]:
+        names, worker, circuit = settings.names, assembly.worker, assembly.circuit
+        if not settings.by_hash:
+            consumer = await self.broker.consume(
+                names.queues(), settings.prefetch, batcher_id, worker.deliver
+            )
+            worker.attach(consumer)
+            return consumer, None, None
+        shared = await self.broker.consume_shards(settings.prefetch, batcher_id, worker.deliver)
+        worker.attach(shared)
+        leases = ShardLeases(self.store.redis, names, "simulated")
+        keeper = ShardKeeper(
+            leases,
+            shared,
+            names,
+            metrics,
+            model="simulated",
+            me=batcher_id,
+            give_back=worker.let_go,
+            rests=lambda: circuit.rests,
+        )
+        return shared, keeper, asyncio.create_task(keeper.run())
+
+
+async def _cut_off(consumer: Any) -> None:
+    """End a consumer without a word to Redis or the broker but the end of its connection."""
+    if isinstance(consumer, StreamHolder):
+        await end(*consumer._tasks)  # type: ignore[attr-defined]
+    else:
+        await end(consumer._looking)
+        await consumer._link.close()
 
 
 MakeRig = Callable[..., Awaitable[Rig]]

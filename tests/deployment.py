@@ -12,7 +12,7 @@ import aio_pika
 import msgspec
 
 from inferq.broker import Broker
-from inferq.broker.base import Consumer
+from inferq.broker.base import Consumer, ShardConsumer
 from inferq.broker.rabbitmq import RabbitBroker
 from inferq.broker.streams import StreamsBroker
 from inferq.heartbeats import BatcherBeat, BatchTotals, beat
@@ -110,6 +110,19 @@ class Deployment:
         self._stack.push_async_callback(_closed, consumer)
         return consumer
 
+    async def shard_consumer(
+        self, broker: Broker, inbox: Inbox, *, prefetch: int = 100, name: str = ""
+    ) -> ShardConsumer:
+        """Begin to consume, no shard yet."""
+        name = name or f"c-{os.urandom(3).hex()}"
+        consumer = await broker.consume_shards(prefetch, name, inbox.deliver)
+        self._stack.push_async_callback(_closed, consumer)
+        return consumer
+
+    def queues_of(self, *shards: int) -> list[str]:
+        """Name the queues of shards."""
+        return [queue for shard in shards for queue in self.names.shard_queues("builtin", shard)]
+
     def job(
         self,
         text: str = "good",
@@ -127,7 +140,7 @@ class Deployment:
             priority=priority,
             deadline_ms=deadline_ms,
         )
-        return Origin(job=job, queue=self.names.queue("builtin", priority), message=encode_job(job))
+        return Origin(job=job, queue=self.names.queue_of(job), message=encode_job(job))
 
     async def accepted(self, broker: Broker, count: int = 1, **options: Any) -> list[str]:
         """Accept new jobs and return their ids."""
@@ -198,9 +211,11 @@ def finished(origin: Origin, *, label: str = "POSITIVE") -> Step:
 
 
 @asynccontextmanager
-async def deployment(namespace: str, redis_url: str, broker_url: str) -> AsyncIterator[Deployment]:
+async def deployment(
+    namespace: str, redis_url: str, broker_url: str, *, shards: int = 1
+) -> AsyncIterator[Deployment]:
     """Lend a deployment; its queues are deleted at the end."""
-    names = Names(namespace=namespace)
+    names = Names(namespace=namespace, shards=shards)
     async with AsyncExitStack() as stack:
         yield Deployment(names, redis_url, broker_url, stack)
     if broker_url.startswith("amqp"):

@@ -4,13 +4,14 @@ from urllib.parse import urlsplit
 
 from inferq.broker.base import Broker, TakenBack
 from inferq.broker.opening import open_when_there
+from inferq.broker.publisher import Blocked
 from inferq.broker.rabbitmq import RabbitBroker
 from inferq.broker.streams import StreamsBroker
 from inferq.errors import OperatorError
 from inferq.settings import Settings
 from inferq.store import Store
 
-__all__ = ["Broker", "TakenBack", "make_broker", "open_when_there"]
+__all__ = ["Blocked", "Broker", "TakenBack", "make_broker", "open_when_there"]
 
 
 def make_broker(settings: Settings, store: Store) -> Broker:

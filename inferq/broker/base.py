@@ -48,11 +48,36 @@ class Consumer(Protocol):
             Unavailable: not confirmed; the delivery is still held, or will come again.
         """
 
+    async def pause(self) -> None:
+        """Take no deliveries until `resume`, however the connection fares; a few may still come. Never raises."""
+
+    async def resume(self) -> None:
+        """Take deliveries again; never raises."""
+
     async def stop(self) -> None:
         """Take no more deliveries; those that are out can still be settled."""
 
     async def close(self) -> None:
         """Stop, and let go of the connection."""
+
+
+class ShardConsumer(Consumer, Protocol):
+    """A batcher's end of queues that come and go while it runs; it begins with none.
+
+    At most ``prefetch`` deliveries of all queues together are out at a time, or one of each where these are more.
+    """
+
+    async def take_on(self, queues: Sequence[str]) -> None:
+        """Begin to take messages from these queues too; raises `Unavailable`."""
+
+    async def let_go(self, queues: Sequence[str]) -> None:
+        """Take no more from these queues; what is out of them can still be settled. Raises `Unavailable`."""
+
+    def out_of(self, queues: Sequence[str]) -> int:
+        """Return how many deliveries of these queues are out."""
+
+    async def leave_to_others(self, queues: Sequence[str]) -> None:
+        """Let others have what of these queues is still ours and in nobody's hands; raises `Unavailable`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +138,9 @@ class Broker(Protocol):
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
     ) -> Consumer:
         """Start to take messages from the queues, earlier named ones first."""
+
+    async def consume_shards(self, prefetch: int, consumer: str, deliver: Deliver) -> ShardConsumer:
+        """Start to take messages from the queues that the consumer will be told to take on."""
 
     async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
         """Name the jobs whose messages are in no queue and in no living batcher's hands."""

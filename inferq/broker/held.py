@@ -9,27 +9,33 @@ wait, and leave a quarter of it to the first one; see `inferq.broker.shares`.
   (`scripts/broker_cost.py --prefetch 4 --sizes 4`). It stays in our hands until Redis has confirmed it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from inferq.broker.shares import reserve, room
 from inferq.messages import Delivery
 
 
 class Held:
-    """The books of one consumer; a delivery's token is its entry's id."""
+    """The books of one consumer; a delivery's token is its entry's id.
 
-    def __init__(self, queues: Sequence[str], prefetch: int) -> None:
+    ``first`` are the streams that come first, where that is not the first one alone.
+    """
+
+    def __init__(self, queues: Sequence[str], prefetch: int, *, first: Collection[str] = ()) -> None:
         self._queues, self._prefetch = tuple(queues), prefetch
+        self._first = frozenset(first or queues[:1])
         self._reserve = reserve(prefetch)
         self._later_most = max(1, prefetch - room(prefetch))
-        self._held: dict[str, dict[bytes, Delivery]] = {queue: {} for queue in queues}
+        self._held: dict[tuple[str, bytes], Delivery] = {}
         self._settling: dict[tuple[str, bytes], Delivery] = {}
+        # Of all streams, and of the later ones: they may be many, and are asked for with each read.
+        self._out = self._out_later = 0
         self._awaited: tuple[str, ...] = ()
 
     @property
     def free(self) -> int:
         """How many more entries may be out."""
-        return max(0, self._prefetch - sum(map(len, self._held.values())) - len(self._awaited))
+        return max(0, self._prefetch - self._out - len(self._awaited))
 
     @property
     def later_free(self) -> int:
@@ -48,7 +54,12 @@ class Held:
 
     def free_of(self, queue: str) -> int:
         """How many more entries of one stream may be out."""
-        return self.free if queue == self._queues[0] else self.later_free
+        return self.free if queue in self._first else self.later_free
+
+    def out_of(self, queues: Iterable[str]) -> int:
+        """How many entries of some streams are in our hands."""
+        chosen = frozenset(queues)
+        return sum(queue in chosen for queue, _ in (*self._held, *self._settling))
 
     def may_await(self) -> tuple[str, ...]:
         """The streams that may be waited on now, one entry each."""
@@ -60,35 +71,43 @@ class Held:
 
     def has(self, queue: str, entry_id: bytes) -> bool:
         """Whether an entry is in our hands."""
-        return entry_id in self._held[queue] or (queue, entry_id) in self._settling
+        return (queue, entry_id) in self._held or (queue, entry_id) in self._settling
 
     def holds(self, delivery: Delivery) -> bool:
         """Whether a delivery is in our hands."""
-        queue, entry_id = delivery.queue, delivery.token
-        held = self._held[queue].get(entry_id) or self._settling.get((queue, entry_id))
-        return held is delivery
+        key = delivery.queue, delivery.token
+        return (self._held.get(key) or self._settling.get(key)) is delivery
 
     def add(self, delivery: Delivery) -> None:
         """Note a delivery."""
-        self._held[delivery.queue][delivery.token] = delivery
+        self._held[delivery.queue, delivery.token] = delivery
+        self._counted(delivery.queue, 1)
 
     def settling(self, deliveries: Iterable[Delivery]) -> None:
         """Note that deliveries are being settled."""
         for delivery in deliveries:
-            held = self._held[delivery.queue].pop(delivery.token, None)
+            held = self._drop(delivery)
             if held is not None:
                 self._settling[delivery.queue, delivery.token] = held
 
     def forget(self, deliveries: Iterable[Delivery]) -> None:
         """Note that deliveries are in our hands no more."""
         for delivery in deliveries:
-            self._held[delivery.queue].pop(delivery.token, None)
+            self._drop(delivery)
             self._settling.pop((delivery.queue, delivery.token), None)
+
+    def _drop(self, delivery: Delivery) -> Delivery | None:
+        held = self._held.pop((delivery.queue, delivery.token), None)
+        if held is not None:
+            self._counted(delivery.queue, -1)
+        return held
+
+    def _counted(self, queue: str, entries: int) -> None:
+        self._out += entries
+        if queue not in self._first:
+            self._out_later += entries
 
     @property
     def _later(self) -> int:
         """How much of the later streams is out."""
-        first = self._queues[0]
-        return sum(len(held) for queue, held in self._held.items() if queue != first) + sum(
-            queue != first for queue in self._awaited
-        )
+        return self._out_later + sum(queue not in self._first for queue in self._awaited)

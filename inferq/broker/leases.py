@@ -10,7 +10,7 @@ from typing import Final
 
 from inferq.broker.stream_scripts import CLAIM, GIVE_BACK
 from inferq.names import GROUP, Names
-from inferq.redis import Client, evaluate
+from inferq.redis import Client, evaluate, evaluate_many
 
 LEASE_MS: Final = 5_000
 RENEW_S: Final = 1.0
@@ -35,6 +35,14 @@ async def claim(redis: Client, names: Names, stream: str, consumer: str, room: i
     """Take over at most ``room`` entries of dead consumers of a stream; forgets dead consumers without entries."""
     entries: list[Entry] = await evaluate(redis, CLAIM, [stream], [GROUP, consumer, names.lease(""), room])
     return entries
+
+
+async def claim_many(
+    redis: Client, names: Names, streams: Sequence[str], consumer: str, room: int
+) -> list[list[Entry]]:
+    """Do as `claim` for many streams in one write, at most ``room`` entries of each; return those of each."""
+    calls = [([stream], [GROUP, consumer, names.lease(""), room]) for stream in streams]
+    return await evaluate_many(redis, CLAIM, calls) if calls else []
 
 
 async def abandon(redis: Client, stream: str, consumer: str, entry_ids: Sequence[bytes]) -> None:

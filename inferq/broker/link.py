@@ -40,7 +40,8 @@ Setup = Callable[["Link", AbstractConnection], Awaitable[None]]
 class Link:
     """A connection, its set-up, and the task that restores both.
 
-    ``epoch`` counts connections: what was received over an earlier one cannot be settled over this one.
+    ``setup_s`` is how long the set-up may take. ``epoch`` counts connections: what was received over an earlier one
+    cannot be settled over this one.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class Link:
         purpose: str,
         setup: Setup,
         connection_class: type[aio_pika.Connection] = aio_pika.Connection,
+        setup_s: float = CONNECT_TIMEOUT_S,
     ) -> None:
         self._url, self._purpose, self._setup = url, purpose, setup
-        self._connection_class = connection_class
+        self._connection_class, self._setup_s = connection_class, setup_s
         self._connection: AbstractConnection | None = None
         self._lost = asyncio.Event()
         self._set_up = False
@@ -115,7 +117,7 @@ class Link:
             )
             self._connection.close_callbacks.add(lambda *_: lost.set())
             self.epoch += 1
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(self._setup_s):
                 await self._setup(self, self._connection)
             self._set_up = True
         except (AuthenticationError, ProbableAuthenticationError) as error:

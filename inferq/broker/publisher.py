@@ -30,6 +30,10 @@ WRITE_BYTES: Final = 262_144
 _LOST: Final = "the broker's connection was lost before it confirmed"
 
 
+class Blocked(Unavailable):
+    """The broker is there, and said that it takes no messages now."""
+
+
 class Returned(Exception):
     """The broker had no queue for a message, and returned it."""
 
@@ -92,7 +96,7 @@ class Publisher:
         return not self._ended and self._connection.blocked is None
 
     def require_open(self) -> None:
-        """Refuse what could only fail; raises `Unavailable`.
+        """Refuse what could only fail; raises `Unavailable`, or `Blocked` where the broker said so.
 
         What is written to a broker that has blocked the connection waits in the socket and is taken after the alarm,
         when its caller has long been refused.
@@ -101,7 +105,7 @@ class Publisher:
             raise Unavailable(_LOST)
         reason = self._connection.blocked
         if reason is not None:
-            raise Unavailable(f"the broker takes no messages now: {reason}")
+            raise Blocked(f"the broker takes no messages now: {reason}")
 
     def confirmed(self, tag: int, *, multiple: bool, taken: bool) -> None:
         """Settle what the broker took or refused."""

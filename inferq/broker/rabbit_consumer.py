@@ -12,11 +12,14 @@ from typing import Any, Final
 
 import structlog
 from aio_pika.abc import AbstractChannel, AbstractConnection
+from aiormq.abc import AbstractChannel as Underlay
 
 from inferq.background import end, spawn
 from inferq.broker.base import Deliver
 from inferq.broker.link import CLOSE_TIMEOUT_S, Link
+from inferq.broker.rabbit_holding import Holding
 from inferq.broker.rabbit_subscription import Subscription
+from inferq.broker.shard_subscription import ShardSubscription
 from inferq.broker.sieved_connection import SievedConnection
 from inferq.errors import Unavailable
 from inferq.messages import DeadLetter, Delivery
@@ -40,13 +43,20 @@ class RabbitConsumer:
         deliver: Deliver,
         declare: Callable[[AbstractChannel], Awaitable[None]],
         bury: Callable[[DeadLetter], Awaitable[None]],
+        setup_s: float,
     ) -> None:
         self._queues, self._prefetch, self._name, self._deliver = tuple(queues), prefetch, name, deliver
         self._declare, self._bury = declare, bury
-        self._link = Link(url, purpose="consume", setup=self._setup, connection_class=SievedConnection)
-        self._subscription: Subscription | None = None
+        self._link = Link(
+            url,
+            purpose="consume",
+            setup=self._setup,
+            connection_class=SievedConnection,
+            setup_s=setup_s,
+        )
+        self._subscription: Holding[Any] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._stopping = self._paused = False
 
     @property
     def ready(self) -> bool:
@@ -84,6 +94,21 @@ class RabbitConsumer:
         await self._bury(letter)
         await self.ack([delivery])
 
+    async def pause(self) -> None:
+        """Cancel the consumers until `resume`; a connection that is made meanwhile consumes nothing."""
+        self._paused = True
+        if (subscription := self._present) is not None:
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await subscription.pause()
+            except (Unavailable, TimeoutError):
+                # Anew, and without consumers.
+                self._link.fail()
+
+    async def resume(self) -> None:
+        """Consume again, at the next look."""
+        self._paused = False
+
     async def stop(self) -> None:
         """Cancel the consumers; what is held stays ours."""
         self._stopping = True
@@ -99,7 +124,7 @@ class RabbitConsumer:
         await self._link.close()
 
     @property
-    def _present(self) -> Subscription | None:
+    def _present(self) -> Holding[Any] | None:
         return self._subscription if self._link.connected else None
 
     async def _setup(self, link: Link, connection: AbstractConnection) -> None:
@@ -110,17 +135,19 @@ class RabbitConsumer:
         await self._declare(channel)
         underlay = await channel.get_underlay_channel()
         underlay.on_consumer_cancel_callbacks.add(self._on_cancel)
-        self._subscription = subscription = Subscription(
-            underlay,
-            self._queues,
-            prefetch=self._prefetch,
-            name=f"{self._name}-{link.epoch}",
-            deliver=self._deliver,
-            write=connection.write,
+        self._subscription = subscription = self._subscribe(
+            underlay, f"{self._name}-{link.epoch}", connection.write
         )
         connection.listen(subscription.take)
-        if not self._stopping:
+        if not (self._stopping or self._paused):
             await subscription.start()
+
+    def _subscribe(
+        self, channel: Underlay, name: str, write: Callable[[bytes], None]
+    ) -> Subscription | ShardSubscription:
+        return Subscription(
+            channel, self._queues, prefetch=self._prefetch, name=name, deliver=self._deliver, write=write
+        )
 
     async def _look(self) -> None:
         while not self._stopping:
@@ -129,6 +156,8 @@ class RabbitConsumer:
             if not self._link.ready or (subscription := self._subscription) is None:
                 continue
             try:
+                if not self._paused:
+                    await subscription.start()
                 await subscription.look()
             except Unavailable as error:
                 if subscription is self._present:

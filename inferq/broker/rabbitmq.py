@@ -22,13 +22,17 @@ from inferq.broker.link import Link
 from inferq.broker.publisher import CONFIRM_S, Publisher, Returned, publisher_over
 from inferq.broker.rabbit_consumer import RabbitConsumer
 from inferq.broker.rabbit_dead import RabbitDeadLetters
+from inferq.broker.rabbit_missing import missing
+from inferq.broker.rabbit_shard_consumer import RabbitShardConsumer
 from inferq.broker.rabbit_submits import RabbitSubmits
 from inferq.broker.room import Room
 from inferq.broker.sieved_connection import PublishingConnection
 from inferq.errors import HttpError, InferqError, QueueFull, Unavailable
 from inferq.heartbeats import BatcherBeat, living
-from inferq.jobs import OpenJob
+from inferq.jobs import OpenJob, Priority
 from inferq.messages import DeadLetter, encode_dead
+from inferq.redis import translated as redis_translated
+from inferq.shardcount import agree
 from inferq.steps import Origin
 from inferq.store import Store, wall_ms
 
@@ -36,8 +40,6 @@ POLL_S: Final = 0.25
 # How long a queue that is gone stays so. RabbitMQ (seen: 3.10) tells its consumers only when there is none of its name
 # by then; else it carries them over, and keeps from them the first messages, whose numbers they have had before.
 GONE_S: Final = 0.1
-# A job this much older than the youngest one seen from its queue has been delivered, or its message is gone.
-SEEN_MARGIN_MS: Final = 5_000
 
 _log = structlog.get_logger(__name__)
 
@@ -48,14 +50,21 @@ class RabbitBroker:
     def __init__(self, url: str, store: Store, queues: Sequence[str], *, limit_jobs: int) -> None:
         self._url, self._store, self._names = url, store, store.names
         self._queues, self._limit_jobs = tuple(queues), limit_jobs
-        self._link = Link(url, purpose="publish", setup=self._setup, connection_class=PublishingConnection)
+        self._link = Link(
+            url,
+            purpose="publish",
+            setup=self._setup,
+            connection_class=PublishingConnection,
+            setup_s=topology.declaring_s(queues),
+        )
         self._letters = RabbitDeadLetters(self._link, self._names)
         self._publisher: Publisher | None = None
         self._counter: AbstractChannel | None = None
         self._mending, self._counting_lock = asyncio.Lock(), asyncio.Lock()
         self._mended = 0
         self._poller: asyncio.Task[None] | None = None
-        self._room = Room(self._queues, limit_jobs=limit_jobs)
+        # Many queues are not counted one by one, see `depth`.
+        self._room = Room(("",) if store.names.shards > 1 else self._queues, limit_jobs=limit_jobs)
         self._submits = RabbitSubmits(store, self._room, self._send, self._again)
 
     @property
@@ -65,6 +74,7 @@ class RabbitBroker:
 
     async def open(self) -> None:
         """Connect and declare; raises `OperatorError` or `Unavailable`."""
+        await agree(self._store.redis, self._names, wall_ms())
         await self._link.open()
         with suppress(Unavailable):
             await self.depth()
@@ -94,42 +104,45 @@ class RabbitBroker:
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
     ) -> RabbitConsumer:
         """Start to consume over a connection of its own; raises `OperatorError` or `Unavailable`."""
-
-        async def declare(channel: AbstractChannel) -> None:
-            await topology.declare(channel, self._names, self._queues, self._limit_jobs)
-
         started = RabbitConsumer(
             self._url,
             queues,
             prefetch=prefetch,
             name=consumer,
             deliver=deliver,
-            declare=declare,
+            declare=self._declare,
             bury=self._bury,
+            setup_s=topology.declaring_s(self._queues),
+        )
+        await started.start()
+        return started
+
+    async def consume_shards(self, prefetch: int, consumer: str, deliver: Deliver) -> RabbitShardConsumer:
+        """Start to consume, over a connection of its own, what it will take on; raises as `consume` does."""
+        names = self._names
+        first = {
+            names.queue(names.default_model, Priority.INTERACTIVE, shard) for shard in range(names.shards)
+        }
+        started = RabbitShardConsumer(
+            self._url,
+            first=first.__contains__,
+            prefetch=prefetch,
+            name=consumer,
+            deliver=deliver,
+            declare=self._declare,
+            bury=self._bury,
+            setup_s=topology.declaring_s(self._queues),
         )
         await started.start()
         return started
 
     async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
-        """Name the jobs that no queue can still hold and no living batcher does.
-
-        RabbitMQ cannot be asked for a message. But its queues keep their order: a job is out of its queue when the
-        queue is empty, or when a clearly younger one has come out of it.
-        """
+        """Name the jobs that no queue can still hold and no living batcher does; raises `Unavailable`."""
         if not jobs:
             return set()
         beats = await living(self._store.redis, self._names.batchers, BatcherBeat, wall_ms())
-        held = {job_id for beat in beats for job_id in beat.held}
         empty = {queue for queue in {job.queue for job in jobs} if await self._count(queue) == 0}
-
-        now_ms = wall_ms()
-
-        def delivered(job: OpenJob) -> bool:
-            # No younger than now: a clock that runs ahead must not make every waiting job look lost.
-            seen_ms = min(now_ms, max((beat.seen_ms.get(job.queue, 0) for beat in beats), default=0))
-            return job.queue in empty or job.created_ms + SEEN_MARGIN_MS < seen_ms
-
-        return {job.job_id for job in jobs if job.job_id not in held and delivered(job)}
+        return missing(jobs, beats, empty=empty, now_ms=wall_ms())
 
     async def requeue(self, job: OpenJob) -> None:
         """Publish a job's message again; raises `QueueFull` or `Unavailable`."""
@@ -140,10 +153,18 @@ class RabbitBroker:
                 await self._again(job.queue, job.message, job.job_id)
 
     async def depth(self) -> int:
-        """Count what waits in all queues; raises `Unavailable`."""
+        """Count what waits in all queues; raises `Unavailable`.
+
+        Many queues are not asked one by one, several times a second. What waits in them is then what has not ended, by
+        the records, less what the batchers say that they hold. A message whose job has ended, as by a cancel, does not
+        count, nor one whose record was lost; the limit of each queue holds in any case.
+        """
         async with self._counting_lock:
             self._room.count_begins()
-            jobs = {queue: await self._count(queue) for queue in self._queues}
+            if self._names.shards > 1:
+                jobs = {"": await self._unfinished()}
+            else:
+                jobs = {queue: await self._count(queue) for queue in self._queues}
             self._room.counted(jobs, asyncio.get_running_loop().time())
         return sum(jobs.values())
 
@@ -180,10 +201,13 @@ class RabbitBroker:
     async def _setup(self, link: Link, connection: AbstractConnection) -> None:
         assert isinstance(connection, PublishingConnection), "it is the class that the link was given"
         self._counter = await link.channel()
-        await topology.declare(self._counter, self._names, self._queues, self._limit_jobs)
+        await self._declare(self._counter)
         # Of its own: the publisher counts what goes over it, as the broker does.
         channel = await link.channel(publisher_confirms=True)
         self._publisher = await publisher_over(connection, channel)
+
+    async def _declare(self, channel: AbstractChannel) -> None:
+        await topology.declare(channel, self._names, self._queues, self._limit_jobs)
 
     def _require_ready(self) -> None:
         if self._publisher is None or not self._link.ready:
@@ -238,7 +262,7 @@ class RabbitBroker:
             await asyncio.sleep(GONE_S)
             channel = await self._link.connection.channel()
             try:
-                await topology.declare(channel, self._names, self._queues, self._limit_jobs)
+                await self._declare(channel)
             finally:
                 await channel.close()
             self._mended += 1
@@ -257,6 +281,14 @@ class RabbitBroker:
         # A blocked connection answers nothing, and a question that is given up ends its channel.
         self._publisher.require_open()
         return self._counter
+
+    async def _unfinished(self) -> int:
+        """Count the jobs that have not ended and are in no batcher's hands; raises `Unavailable`."""
+        redis, names = self._store.redis, self._names
+        async with redis_translated("answer"):
+            unfinished: int = await redis.zcard(names.open_jobs)
+        beats = await living(redis, names.batchers, BatcherBeat, wall_ms())
+        return max(0, unfinished - sum(len(beat.held) for beat in beats))
 
     async def _count(self, queue: str) -> int:
         async with translated("answer", timeout_s=CONFIRM_S):

@@ -22,7 +22,10 @@ REOPENS_BELOW: Final = 0.8
 
 
 class Room:
-    """Room for ``limit_jobs`` in all queues together."""
+    """Room for ``limit_jobs`` in all queues together.
+
+    A queue named "" stands for all that are not named: they are counted as one.
+    """
 
     def __init__(self, queues: Sequence[str], *, limit_jobs: int) -> None:
         self.limit_jobs = limit_jobs
@@ -53,7 +56,7 @@ class Room:
 
     def accepted(self, queue: str) -> None:
         """A job that room was granted to is in its queue."""
-        self._accepted[queue] += 1
+        self._accepted[queue if queue in self._accepted else ""] += 1
 
     def refused(self) -> None:
         """A job that room was granted to is in no queue."""

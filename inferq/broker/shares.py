@@ -21,7 +21,9 @@ says what to change:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+Place = TypeVar("Place")
 
 QUIET_LOOKS: Final = 4
 # The least that is lent at a time is so many parts of what can be lent.
@@ -38,30 +40,30 @@ def room(prefetch: int) -> int:
     return prefetch // 4
 
 
-class Taker:
-    """One consumer of a queue, by its place in the order of queues; ``share`` is its prefetch."""
+class Taker(Generic[Place]):
+    """One consumer of a queue, by its place in the books; ``share`` is its prefetch."""
 
     __slots__ = ("ended", "held", "lent", "queue", "share", "tag")
 
-    def __init__(self, queue: int, share: int, tag: str, *, lent: bool) -> None:
+    def __init__(self, queue: Place, share: int, tag: str, *, lent: bool) -> None:
         self.queue, self.share, self.tag, self.lent = queue, share, tag, lent
         self.held = 0
         self.ended = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begin:
+class Begin(Generic[Place]):
     """A queue is to have another consumer with this prefetch."""
 
-    queue: int
+    queue: Place
     share: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class End:
+class End(Generic[Place]):
     """A consumer is to be ended."""
 
-    taker: Taker
+    taker: Taker[Place]
 
 
 class Shares:
@@ -84,7 +86,7 @@ class Shares:
         self._idle_looks = 0
         self._held = [0] * queues
         self._most_held = [0] * queues
-        self._takers: list[Taker] = []
+        self._takers: list[Taker[int]] = []
 
     @property
     def own(self) -> Sequence[int]:
@@ -92,7 +94,7 @@ class Shares:
         return self._own
 
     @property
-    def takers(self) -> Sequence[Taker]:
+    def takers(self) -> Sequence[Taker[int]]:
         """The consumers that may still bring something."""
         return [taker for taker in self._takers if not taker.ended]
 
@@ -101,27 +103,32 @@ class Shares:
         """How much may be out by now, at most."""
         return sum(taker.held if taker.ended else taker.share for taker in self._takers)
 
-    def begin(self, queue: int, share: int, tag: str) -> Taker:
+    @property
+    def fits(self) -> bool:
+        """Whether, with no consumers, there is room for what each queue always has beside what is still held."""
+        return self.out + sum(self._own) <= self._budget
+
+    def begin(self, queue: int, share: int, tag: str) -> Taker[int]:
         """Note a consumer that is about to begin; a queue's first one has the queue's own part."""
-        lent = any(taker.queue == queue and not taker.lent for taker in self._takers)
+        lent = any(taker.queue == queue and not taker.lent for taker in self.takers)
         taker = Taker(queue, share, tag, lent=lent)
         self._takers.append(taker)
         return taker
 
-    def ended(self, taker: Taker) -> None:
+    def ended(self, taker: Taker[int]) -> None:
         """Note that a consumer brings nothing any more."""
         taker.ended = True
         if not taker.held:
             self._takers.remove(taker)
 
-    def took(self, taker: Taker) -> None:
+    def took(self, taker: Taker[int]) -> None:
         """Note a delivery."""
         taker.held += 1
         held = self._held[taker.queue] = self._held[taker.queue] + 1
         if held > self._most_held[taker.queue]:
             self._most_held[taker.queue] = held
 
-    def settled(self, taker: Taker) -> None:
+    def settled(self, taker: Taker[int]) -> None:
         """Note that a delivery is out no more."""
         taker.held -= 1
         self._held[taker.queue] -= 1
@@ -139,7 +146,7 @@ class Shares:
         elif self._quiet_looks >= QUIET_LOOKS and self._idle_looks >= QUIET_LOOKS:
             self._favoured = busy.index(True) if any(busy) else 0
 
-    def change(self) -> Begin | End | None:
+    def change(self) -> Begin[int] | End[int] | None:
         """Return the next change to make; None when all is as it should be, or as far as it can be."""
         for taker in reversed(self._takers):
             if taker.lent and not taker.ended and taker.queue != self._favoured:

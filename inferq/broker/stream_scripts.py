@@ -51,6 +51,58 @@ return out
 """,
 )
 
+# As ACCEPT, but into as many streams as there are shards. To count them all for each call would cost more than the call
+# itself, so the count is kept beside them: what was accepted is added, what was delivered since is not yet taken off.
+# So it is never too low, and a job is refused only by a count that is `fresh` ms old at most.
+# KEYS: open jobs, the count, then for each record its stream and itself. ARGV: channel, length of what precedes the id
+# in a record's key, ttl (s), limit, group, bell, how old a count may be (ms), how old where it refuses (ms), count of
+# the names that all streams begin with, those, how many shards each has, then for each record as in ACCEPT.
+# -> how much waits, then for each record as in ACCEPT.
+ACCEPT_SHARDED = record_script(
+    _WAITING
+    + """
+local before_id, limit, names, at = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[9]), tonumber(ARGV[9]) + 11
+local jobs, now = (#KEYS - 2) / 2, now_ms()
+local known = redis.call('HMGET', KEYS[2], 'jobs', 'at')
+local total, counted = tonumber(known[1]), tonumber(known[2])
+local age = counted and math.abs(now - counted)
+if not total or age > tonumber(ARGV[7]) or (total + jobs > limit and age > tonumber(ARGV[8])) then
+  total, counted = 0, now
+  for i = 1, names do
+    for shard = 0, tonumber(ARGV[10 + names]) - 1 do
+      total = total + waiting(ARGV[9 + i] .. '.' .. string.format('%d', shard), ARGV[5])
+    end
+  end
+end
+local out, rung, bells = {0}, {}, {}
+for i = 3, #KEYS, 2 do
+  local stream, key, id = KEYS[i], KEYS[i + 1], string.sub(KEYS[i + 1], before_id + 1)
+  local last = at + 2 + tonumber(ARGV[at + 2])
+  local answer = 1
+  if redis.call('EXISTS', key) == 1 then
+    answer = 0
+  elseif total >= limit then
+    answer = -1
+  else
+    local fields = {'entry', redis.call('XADD', stream, '*', 'id', id, 'm', ARGV[at + 1])}
+    for j = at + 3, last do fields[#fields + 1] = ARGV[j] end
+    create(key, KEYS[1], ARGV[1], id, ARGV[3], ARGV[at], fields)
+    total = total + 1
+    if not rung[stream] then
+      rung[stream] = true
+      bells[#bells + 1] = stream
+    end
+  end
+  out[#out + 1] = answer
+  at = last + 1
+end
+redis.call('HSET', KEYS[2], 'jobs', total, 'at', string.format('%.0f', counted))
+if #bells > 0 then redis.call('PUBLISH', ARGV[6], table.concat(bells, ' ')) end
+out[1] = total
+return out
+""",
+)
+
 # Jobs of dead consumers become mine, at most ARGV[4] of them. KEYS: stream.
 # ARGV: group, me, prefix of the lease keys, most entries. A consumer without a lease is dead; one without entries
 # besides is forgotten. -> entries {{id, {field, value, ...}}, ...}
@@ -91,30 +143,33 @@ return out
 """,
 )
 
-# What lies ready, the first stream before later ones but for what is theirs. KEYS: streams... ARGV: group, me,
-# most entries, how many of them later streams get before the first one, most of later streams. -> as XREADGROUP
+# What lies ready, the first streams before later ones but for what is theirs. KEYS: streams... ARGV: group, me, most
+# entries, how many of them later streams get before the first ones, most of later streams, how many streams are first
+# ones. -> as XREADGROUP
 READ = Script(
     text="""
 local group, me, room, theirs, later = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local out = {}
+local firsts = tonumber(ARGV[6])
+local out, placed = {}, 0
 local function read(first, last, most)
   local left = most
   for i = first, last do
     if left <= 0 then break end
     local rows = redis.call('XREADGROUP', 'GROUP', group, me, 'COUNT', left, 'STREAMS', KEYS[i], '>')
     if rows then
-      table.insert(out, i == 1 and 1 or #out + 1, rows[1])
+      if i <= firsts then placed = placed + 1 end
+      table.insert(out, i <= firsts and placed or #out + 1, rows[1])
       left = left - #rows[1][2]
     end
   end
   return most - left
 end
 theirs = math.min(theirs, room)
-local kept = read(2, #KEYS, theirs)
+local kept = read(firsts + 1, #KEYS, theirs)
 room = room - kept
-room = room - read(1, 1, room)
+room = room - read(1, firsts, room)
 -- Fewer than they might have: there are no more.
-if kept == theirs then read(2, #KEYS, math.min(room, later - kept)) end
+if kept == theirs then read(firsts + 1, #KEYS, math.min(room, later - kept)) end
 return out
 """,
 )

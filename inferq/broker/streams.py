@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from inferq.broker.base import Counted, DeadEntry, Deliver
-from inferq.broker.stream_consumer import StreamConsumer, ensure_group
-from inferq.broker.stream_scripts import ACCEPT, DEPTHS, REQUEUE
+from inferq.broker.shard_stream_consumer import ShardStreamConsumer
+from inferq.broker.stream_consumer import StreamConsumer, ensure_groups
+from inferq.broker.stream_scripts import ACCEPT, ACCEPT_SHARDED, DEPTHS, REQUEUE
 from inferq.errors import HttpError, QueueFull, Unavailable, Undecodable
 from inferq.gather import Asked, Gather
 from inferq.jobs import OpenJob
@@ -20,13 +21,17 @@ from inferq.names import DEAD_LIMIT, GROUP, Names
 from inferq.pipeline import Pipeline
 from inferq.plurals import counted
 from inferq.redis import CONNECT_TIMEOUT_S, Client, evaluate, evaluate_many, translated
+from inferq.shardcount import agree
 from inferq.steps import Origin
-from inferq.store import ID_TAKEN, Store
+from inferq.store import ID_TAKEN, Store, wall_ms
 
 # One look through the dead letters reads them in pieces of this many.
 PAGE: Final = 500
 # A read waits in the server for `BLOCK_MS` of `inferq.broker.stream_consumer`.
 WAIT_REPLY_S: Final = 5.0
+# With shards, what waits is counted so often; and anew before a job is refused, unless that was just now.
+RECOUNT_MS: Final = 250
+FRESH_MS: Final = 10
 
 
 class StreamsBroker:
@@ -42,9 +47,12 @@ class StreamsBroker:
         self._names: Names = store.names
         self._queues = tuple(queues)
         self._limit_jobs = limit_jobs
-        self._ready = False
+        self._ready = self._opened = False
         self._entries = Gather[Origin, int](self._accept_gathered)
         self._counted = Counted()
+        # What was accepted since into queues that are too many to be counted each time.
+        self._added: dict[str, int] = {}
+        self._bases = self._names.shard_bases() if self._names.shards > 1 else ()
 
     @property
     def ready(self) -> bool:
@@ -52,11 +60,11 @@ class StreamsBroker:
         return self._ready
 
     async def open(self) -> None:
-        """Make the consumer groups; raises `Unavailable`."""
+        """Make the consumer groups; raises `Unavailable`, or `OperatorError` when others go by other queues."""
+        await agree(self._redis, self._names, wall_ms())
         async with translated("make the queues"):
-            for queue in self._queues:
-                await ensure_group(self._redis, queue)
-        self._ready = True
+            await ensure_groups(self._redis, self._queues)
+        self._ready = self._opened = True
 
     async def close(self) -> None:
         """Let go; the connections are the store's."""
@@ -87,6 +95,21 @@ class StreamsBroker:
 
     async def _accept(self, origins: Sequence[Origin]) -> list[int]:
         """Return the script's answer for each."""
+        if not self._opened:
+            # Whether these are the queues of all others is not known yet.
+            raise Unavailable("the queues are not open yet")
+        accept = self._accept_sharded if self._names.shards > 1 else self._accept_counted
+        try:
+            async with translated("take the job"):
+                answers = await accept(origins)
+        except Unavailable:
+            self._ready = False
+            raise
+        self._ready = True
+        return answers
+
+    async def _accept_counted(self, origins: Sequence[Origin]) -> list[int]:
+        """Accept into few streams, which are all counted in each call."""
         names, store = self._names, self._store
         groups: dict[str, list[int]] = {}
         for number, origin in enumerate(origins):
@@ -102,22 +125,41 @@ class StreamsBroker:
                 names.announced, names.before_id, store.record_ttl_s, self._limit_jobs, GROUP, len(self._queues),
             ]  # fmt: skip  # as in the script's head
             for number in numbers:
-                look_ms, fields = store.birth(origins[number])
-                args += (look_ms, origins[number].message, len(fields), *fields)
+                args += self._born(origins[number])
             records = [names.job(origins[number].job.job_id) for number in numbers]
             calls.append(([names.open_jobs, queue, *self._queues, *records], args))
-        try:
-            async with translated("take the job"):
-                answers = await evaluate_many(self._redis, ACCEPT, calls)
-        except Unavailable:
-            self._ready = False
-            raise
-        self._ready = True
+        answers = await evaluate_many(self._redis, ACCEPT, calls)
         found = dict.fromkeys(range(len(origins)), 0)
         for (_, numbers), answer in zip(parts, answers, strict=True):
             self._count(answer[: len(self._queues)])
             found.update(zip(numbers, answer[len(self._queues) :], strict=True))
         return list(found.values())
+
+    async def _accept_sharded(self, origins: Sequence[Origin]) -> list[int]:
+        """Accept into any of many streams, whose count is kept beside them."""
+        names = self._names
+        calls: list[Call] = []
+        for first in range(0, len(origins), MOST_JOBS):
+            part = origins[first : first + MOST_JOBS]
+            args: list[Any] = [
+                names.announced, names.before_id, self._store.record_ttl_s, self._limit_jobs, GROUP,
+                names.queued_bell, RECOUNT_MS, FRESH_MS, len(self._bases), *self._bases, names.shards,
+            ]  # fmt: skip  # as in the script's head
+            keys = [names.open_jobs, names.waiting_count]
+            for origin in part:
+                args += self._born(origin)
+                keys += [origin.queue, names.job(origin.job.job_id)]
+            calls.append((keys, args))
+        answers = await evaluate_many(self._redis, ACCEPT_SHARDED, calls)
+        found = [answer for _, *part in answers for answer in part]
+        for origin, answer in zip(origins, found, strict=True):
+            if answer == 1:
+                self._added[origin.queue] = self._added.get(origin.queue, 0) + 1
+        return found
+
+    def _born(self, origin: Origin) -> list[Any]:
+        look_ms, fields = self._store.birth(origin)
+        return [look_ms, origin.message, len(fields), *fields]
 
     def _refusal(self, answer: int, *, resumed: bool) -> HttpError | None:
         if answer == 1 or (answer == 0 and resumed):
@@ -129,6 +171,7 @@ class StreamsBroker:
     def _count(self, jobs: Sequence[int]) -> None:
         at_s = asyncio.get_running_loop().time()
         self._counted = Counted(at_s=at_s, jobs=dict(zip(self._queues, jobs, strict=True)))
+        self._added.clear()
 
     async def consume(
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
@@ -137,6 +180,21 @@ class StreamsBroker:
         reader = Pipeline(self._url, connect_timeout_s=CONNECT_TIMEOUT_S, reply_timeout_s=WAIT_REPLY_S)
         started = StreamConsumer(
             self._redis, reader, self._names, queues, prefetch=prefetch, name=consumer, deliver=deliver
+        )
+        await started.start()
+        return started
+
+    async def consume_shards(self, prefetch: int, consumer: str, deliver: Deliver) -> ShardStreamConsumer:
+        """Start to read, as ``consumer``, the streams of the shards that it will take on; raises `Unavailable`."""
+        names = self._names
+        started = ShardStreamConsumer(
+            self._redis,
+            self._url,
+            names,
+            names.default_model,
+            prefetch=prefetch,
+            name=consumer,
+            deliver=deliver,
         )
         await started.start()
         return started
@@ -177,8 +235,13 @@ class StreamsBroker:
 
     @property
     def counted(self) -> Counted:
-        """What waited at the last count: every accept counts."""
-        return self._counted
+        """What waited at the last count: every accept counts, but with shards, where those since are added."""
+        if not self._added:
+            return self._counted
+        jobs = dict(self._counted.jobs)
+        for queue, added in self._added.items():
+            jobs[queue] = jobs.get(queue, 0) + added
+        return Counted(at_s=self._counted.at_s, jobs=jobs)
 
     async def dead_count(self) -> int:
         """Count the dead letters; raises `Unavailable`."""

@@ -1,13 +1,23 @@
 """What inferq declares on RabbitMQ: two direct exchanges, quorum queues for work, and two for dead letters."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aio_pika import ExchangeType
 from aio_pika.abc import AbstractChannel
 from aio_pika.exceptions import ChannelPreconditionFailed
 
+from inferq.broker.link import CONNECT_TIMEOUT_S
 from inferq.errors import OperatorError
 from inferq.names import Names
+
+# A quorum queue that is not there yet is begun on all of a cluster's nodes.
+NEW_QUEUE_S: Final = 0.1
+
+
+def declaring_s(queues: Sequence[str]) -> float:
+    """Return how long it may take, in seconds, to connect and declare so many queues, all of them new."""
+    return CONNECT_TIMEOUT_S + NEW_QUEUE_S * len(queues)
 
 
 async def declare(channel: AbstractChannel, names: Names, queues: Sequence[str], limit_jobs: int) -> None:

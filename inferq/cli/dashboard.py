@@ -53,6 +53,23 @@ def line(found: Found, clock: str) -> str:
     )
 
 
+def breakers(found: Found) -> str:
+    """Return what is to be said of the circuit breakers; nothing when all are closed."""
+    return ", ".join(
+        f"{one['name']} of {one['node']} is {one['state'].replace('_', '-')}"
+        + (f" for {one['half_open_in_s']:.0f} s" if one["half_open_in_s"] else "")
+        for one in found.get("breakers", [])
+        if one["state"] != "closed"
+    )
+
+
+def unowned(found: Found) -> str:
+    """Return what is to be said of shards that no batcher has; nothing when there are none."""
+    routing = found.get("routing", {})
+    shards = routing.get("unowned", [])
+    return f"{len(shards)} of {routing['shards']} are nobody's: their jobs wait" if shards else ""
+
+
 def _queue(history: History, found: Found, width: int) -> list[Text]:
     queue = found["queue"]
     rows = [
@@ -137,17 +154,26 @@ def _counts(found: Found, batches: Batches, width: int) -> list[Text]:
         ("padding", "-" if padding is None else f"{padding:.1%} of the tokens"),
         ("since start", mishaps),
     ]
-    return [_cut(Text(f"{title:<{_LABEL_WIDTH}}{shown}"), width) for title, shown in rows]
+    lines = [_cut(Text(f"{title:<{_LABEL_WIDTH}}{shown}"), width) for title, shown in rows]
+    for title, trouble in (("breakers", breakers(found)), ("shards", unowned(found))):
+        if trouble:
+            told = Text(f"{title:<{_LABEL_WIDTH}}{printable(trouble)}", style="red")
+            lines.append(_cut(told, width))
+    return lines
 
 
 def _batchers(found: Found, width: int) -> list[Text]:
     batchers: Sequence[dict[str, Any]] = found["batchers"]
     if not batchers:
         return [Text("no batcher is alive", style="red")]
-    columns = ("batcher", "state", "device", "model")
+    hashed = found.get("routing", {}).get("routing") == "hash"
+    columns = ["batcher", "state", *(["shards"] if hashed else []), "device", "model"]
     rows = [
-        [printable(str(entry[name])) for name in ("id", "state", "device", "model")] for entry in batchers
-    ]
+        [printable(cell) for cell in (
+            str(entry["id"]), str(entry["state"]), *([str(len(entry["shards"]))] if hashed else []),
+            str(entry["device"]), str(entry["model"]),
+        )] for entry in batchers
+    ]  # fmt: skip  # as the columns
     widths = [min(24, max(len(name), *(len(cells[at]) for cells in rows))) for at, name in enumerate(columns)]
 
     def shown(cells: Sequence[str], progress: str) -> str:
@@ -165,7 +191,7 @@ def _batchers(found: Found, width: int) -> list[Text]:
 
 
 def _colour(entry: dict[str, Any]) -> str:
-    return "yellow" if entry["state"] in {"loading", "restarting"} else ""
+    return "yellow" if entry["state"] in {"loading", "restarting", "resting"} else ""
 
 
 def _time(value_ms: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from inferq.cli.dashboard import line, render
+from inferq.cli.dashboard import breakers, line, render
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import Json, KeyFile, State, Url
 from inferq.cli.history import History
@@ -121,6 +121,15 @@ def _print(found: dict[str, Any]) -> None:
         row(made, title, shown or "nothing in the last 10 s")
     cache = found["cache"]
     row(made, "same input", f"{cache['hits']} found, {cache['misses']} not")
+    routing = found.get("routing", {"routing": "shared"})
+    hashed = routing["routing"] == "hash"
+    if hashed:
+        unowned = len(routing["unowned"])
+        row(
+            made,
+            "routing",
+            f"hash, {routing['shards']} shards" + (f", {unowned} of them nobody's" if unowned else ""),
+        )
     ratio = batches["inference_ms"] / batches["predicted_ms"] if batches["predicted_ms"] else 0
     row(made, "predicted", f"batches took {ratio:.2f} times that" if ratio else "nothing yet")
     row(
@@ -130,6 +139,7 @@ def _print(found: dict[str, Any]) -> None:
         f" {counted(batches['engine_restarts'], 'engine')} restarted,"
         f" {counted(batches['expired'], 'job')} expired",
     )
+    row(made, "breakers", breakers(found) or f"all {len(found.get('breakers', []))} closed")
     for title, counts in (("sizes", batches["size_histogram"]), ("closed by", batches["close_reasons"])):
         row(made, title, ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none")
     output().print(made)
@@ -140,3 +150,26 @@ def _print(found: dict[str, Any]) -> None:
         told = (entry["id"], entry["model"], entry["precision"], entry["device"], entry["layout"])
         row(batchers, *told, entry["state"], progress)
     output().print(batchers if found["batchers"] else "no batcher is alive")
+    if found["batchers"]:
+        output().print(_caches(found["batchers"], hashed=hashed))
+
+
+def _caches(batchers: list[dict[str, Any]], *, hashed: bool) -> Any:
+    """Return a table of what each batcher's cache holds and found, and of its shards if there are any."""
+    made = table(
+        "batcher", *(["shards"] if hashed else []), "results kept", "found", "not", "hit rate", "a hit takes"
+    )
+    for entry in batchers:
+        cache = entry.get("cache", {})
+        rate, hit_us = cache.get("hit_rate"), cache.get("hit_us")
+        row(
+            made,
+            entry["id"],
+            *([len(entry["shards"])] if hashed else []),
+            cache.get("size", "-"),
+            cache.get("hits", "-"),
+            cache.get("misses", "-"),
+            "-" if rate is None else f"{rate:.1%}",
+            "-" if hit_us is None else f"{hit_us:.1f} us",
+        )
+    return made

@@ -34,6 +34,8 @@ from inferq.errors import FieldError, InferqError
 from inferq.jobs import Status
 from inferq.sdk.records import Record
 
+CIRCUIT_PAUSE_S: Final = 1.0
+
 
 class ClientError(InferqError):
     """Root of what a client raises: a stable ``code``, ``detail`` for people, and the job where there is one."""
@@ -69,6 +71,15 @@ class RequestRefused(ClientError):
     ) -> None:
         super().__init__(code, detail, job_id=job_id)
         self.status, self.errors, self.retry_after_s = status, tuple(errors), retry_after_s
+
+    @property
+    def pause_s(self) -> float:
+        """How long the client itself waits before it tries again, at least.
+
+        What is told of a `circuit_open` is when its rest ends at the latest. Mostly a sign of life ends it sooner, and
+        being refused costs nobody anything.
+        """
+        return min(self.retry_after_s, CIRCUIT_PAUSE_S) if self.code == "circuit_open" else self.retry_after_s
 
 
 class CallerRefused(RequestRefused):

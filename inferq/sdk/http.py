@@ -112,7 +112,7 @@ class Http:
                 refusal = refusal_of(response, job_id)
                 if response.status_code not in answers.RETRIED:
                     raise refusal
-                error, asked_s = refusal, refusal.retry_after_s
+                error, asked_s = refusal, refusal.pause_s
             wait_s = retries.next_s(time.monotonic(), asked_s)
             if wait_s is None:
                 raise error

@@ -137,7 +137,7 @@ class Polling:
         elif hold_s:
             # Perhaps it holds as many as it may, or does not hold at all.
             self._no_hold_until_s = time.monotonic() + _NO_HOLD_S
-        return refusal.retry_after_s
+        return refusal.pause_s
 
 
 def _copy(refusal: RequestRefused) -> RequestRefused:

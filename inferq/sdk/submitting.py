@@ -152,7 +152,7 @@ class _Call:
             if refusal.status in answers.OF_THE_KEY:
                 raise refusal
             if response.status_code in answers.RETRIED:
-                return refusal, refusal.retry_after_s
+                return refusal, refusal.pause_s
             for index in left:
                 self._settle(index, refusal)
             return None, 0.0

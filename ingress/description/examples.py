@@ -10,6 +10,7 @@ from typing import Any, Final
 from inferq.errors import (
     AlreadyFinal,
     BodyTooLarge,
+    CircuitOpen,
     DeadlineUnreachable,
     FieldError,
     Forbidden,
@@ -90,6 +91,7 @@ ERRORS: Final[tuple[HttpError, ...]] = (
     QueueFull("10000 jobs wait, and no more are taken"),
     DeadlineUnreachable("what waits already takes longer than deadline_ms allows"),
     Unavailable("Redis is away"),
+    CircuitOpen("redis failed repeatedly and is given a rest of another 27 s", retry_after_s=27, begun=False),
 )
 
 
@@ -175,6 +177,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
                 {
                     "id": "host-4711", "model": "builtin", "device": "cpu", "fallback_reason": None,
                     "precision": "fp32", "layout": "2 runs of 1 thread", "state": "busy", "last_progress_s": 0.1,
+                    "shards": [], "cache": {
+                        "hits": 31, "misses": 4449, "size": 1000, "hit_rate": 0.0069, "hit_us": 4.2,
+                    },
                 }
             ],
             "batches": {
@@ -183,12 +188,32 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
                 "predicted_ms": 17664.0, "inference_ms": 17920.4, "window_age_ms": 2560.0,
             },
             "cache": {"hits": 31, "misses": 4480},
+            "routing": {"routing": "shared", "shards": 1, "unowned": []},
             "latency_ms": {
                 "queue_wait": {"count": 4480, "p50": 8.1, "p90": 14.5, "p99": 21.2},
                 "inference": {"count": 640, "p50": 27.6, "p90": 30.4, "p99": 36.8},
                 "total": {"count": 4480, "p50": 40.4, "p90": 53.8, "p99": 71.6},
             },
-            "breakers": [],
+            "breakers": [
+                {
+                    "name": "engine", "node": "host-4711", "state": "closed", "failures": 1, "successes": 640,
+                    "opened": 0, "half_open_in_s": 0.0,
+                },
+                {
+                    "name": "redis", "node": "host-4709", "state": "closed", "failures": 0, "successes": 9031,
+                    "opened": 0, "half_open_in_s": 0.0,
+                },
+            ],
+        },
+    ),
+    "overview": (
+        "One batcher, whose engine fails",
+        {
+            "total_workers": 1,
+            "circuit_breakers": [
+                {"node": "host-4711", "state": "open", "failures": 5, "successes": 640},
+                {"node": "host-4709/redis", "state": "closed", "failures": 0, "successes": 9031},
+            ],
         },
     ),
     "healthy": ("The process is alive", {"status": "ok"}),

@@ -95,7 +95,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "queue_wait": "From acceptance until a batcher had it.",
         "batch_wait": "From there until its batch closed.",
         "tokenize": "Making tokens of the text.",
-        "inference": "The run of its batch.",
+        "inference": "The run of its batch; of a job that was answered from a batcher's cache, the look-up.",
         "store": "From the end of the run until the result was stored.",
         "total": "From acceptance until the result was stored.",
     },
@@ -118,8 +118,28 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "batchers": "The living batchers, by id.",
         "batches": "What the living batchers have run since they started, summed.",
         "cache": "Lookups of results since the living processes started, summed.",
+        "routing": "How jobs come to batchers.",
         "latency_ms": "Times of the last ten seconds, over all living batchers.",
-        "breakers": "Empty: no circuit breakers are built yet.",
+        "breakers": "The circuit breakers of the living processes.",
+    },
+    "Breaker": {
+        "name": "What it leads to: `engine` is a batcher's, `redis` and `broker` an ingress's.",
+        "node": "The process that has it.",
+        "state": "`closed` lets calls through, `open` none, `half_open` a few to see.",
+        "failures": "Failures that counted, since the process started; those of calls that failed together are one.",
+        "successes": "Successes that counted, since the process started.",
+        "opened": "How often it opened.",
+        "half_open_in_s": "How long it stays open; 0 when it is not.",
+    },
+    "Overview": {
+        "total_workers": "How many batchers live.",
+        "circuit_breakers": "The circuit breakers of the living processes.",
+    },
+    "NodeBreaker": {
+        "node": "A batcher's id; or an ingress's, a slash, and what it leads to.",
+        "state": "`closed` lets calls through, `open` none, `half_open` a few to see.",
+        "failures": "Failures that counted, since the process started.",
+        "successes": "Successes that counted, since the process started.",
     },
     "LatencyFigures": {
         "queue_wait": "From acceptance until a batcher had the job.",
@@ -147,6 +167,20 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "layout": "How the engine runs batches; empty until it is ready.",
         "state": "What it does at the moment.",
         "last_progress_s": "Seconds since it last got on.",
+        "shards": "The shards that it consumes; none where routing is shared.",
+        "cache": "Its own cache since it started.",
+    },
+    "CacheFigures": {
+        "hits": "Lookups that found a result.",
+        "misses": "Lookups that did not.",
+        "size": "Results that it keeps.",
+        "hit_rate": "Hits over lookups; null before any.",
+        "hit_us": "Mean time of a lookup that found a result, in microseconds; null before any.",
+    },
+    "RoutingFigures": {
+        "routing": "`hash`: equal inputs go to one batcher; `shared`: any batcher takes any job.",
+        "shards": "How many shards jobs are spread over; 1 where routing is shared.",
+        "unowned": "Shards that no living batcher has.",
     },
     "BatchTotals": {
         "count": "Batches.",
@@ -201,6 +235,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Readiness": {
         "status": "`ready` when every check is ok.",
         "checks": "Each part that it needs: `ok`, or what is wrong.",
+        "unowned_shards": "Under hash routing, the shards that no living batcher has; their jobs wait.",
     },
     "Health": {
         "status": "Always `ok`: who answers is alive.",

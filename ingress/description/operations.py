@@ -8,6 +8,7 @@ from typing import Final
 from inferq.errors import (
     AlreadyFinal,
     BodyTooLarge,
+    CircuitOpen,
     DeadlineUnreachable,
     IdempotencyMismatch,
     InvalidRequest,
@@ -31,7 +32,14 @@ TAGS: Final = {
 
 _SUBMIT: Final = ("IdempotencyKey", "CacheControl")
 _SUBMITTED: Final = ("Idempotent-Replayed", "RateLimit", "RateLimit-Policy")
-_NOT_AT_THE_DOOR: Final = (InvalidRequest, ModelNotFound, QueueFull, DeadlineUnreachable, Unavailable)
+_NOT_AT_THE_DOOR: Final = (
+    InvalidRequest,
+    ModelNotFound,
+    QueueFull,
+    DeadlineUnreachable,
+    Unavailable,
+    CircuitOpen,
+)
 _SUBMIT_ERRORS: Final = (
     Unauthorized,
     BodyTooLarge,
@@ -40,7 +48,7 @@ _SUBMIT_ERRORS: Final = (
     QuotaExceeded,
     *_NOT_AT_THE_DOOR,
 )
-_JOB_ERRORS: Final = (Unauthorized, JobNotFound, Unavailable)
+_JOB_ERRORS: Final = (Unauthorized, JobNotFound, Unavailable, CircuitOpen)
 
 OPERATIONS: Final = (
     Operation(
@@ -202,7 +210,27 @@ OPERATIONS: Final = (
                 examples=("statistics",),
             ),
         ),
-        errors=(Unauthorized, Unavailable),
+        errors=(Unauthorized, Unavailable, CircuitOpen),
+        keyed=True,
+    ),
+    Operation(
+        path="/stats",
+        method="get",
+        name="overview",
+        tag="Statistics",
+        summary="Batchers and circuit breakers in short",
+        text="As it was a second ago at most. It needs neither Redis nor the broker, so it says what is away while it "
+        "is. Any key will do.",
+        answers=(
+            Answer(
+                status=200,
+                meaning="The overview.",
+                media_type=JSON,
+                schema="Overview",
+                examples=("overview",),
+            ),
+        ),
+        errors=(Unauthorized,),
         keyed=True,
     ),
     *ABOUT,

@@ -10,14 +10,16 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
+from inferq.breaker import State
 from inferq.jobs import BIRTHS, JobRecord, Result
 from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
+from ingress.circuits import Overview
 from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, JobFrame, StreamedEvent
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
-from ingress.stats import Statistics
+from ingress.statistics import Statistics
 
 REF: Final = "#/components/schemas/"
 JOB_ID: Final = "^[0-9a-f]{32}$"
@@ -34,11 +36,12 @@ class Health(msgspec.Struct, kw_only=True):
     status: Literal["ok"]
 
 
-class Readiness(msgspec.Struct, kw_only=True):
+class Readiness(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Answer to `GET /readyz`."""
 
     status: Literal["ready", "not_ready"]
     checks: dict[str, str]
+    unowned_shards: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class OpenApi(msgspec.Struct, kw_only=True):
@@ -58,8 +61,8 @@ class AsyncApi(msgspec.Struct, kw_only=True):
 
 
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, StreamedEvent, JobFrame, FinalFrame,
-    ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, Statistics, Overview, StreamedEvent, JobFrame,
+    FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -86,6 +89,7 @@ _WEBHOOK: Final = {
     "format": "uri",
     "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://",
 }
+_BREAKER: Final[_Rules] = {"state": {"enum": sorted(State)}}
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
 _RULES: Final[Mapping[str, _Rules]] = {
@@ -149,7 +153,8 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "score": _PROBABILITY,
         "scores": {"additionalProperties": {"type": "number", **_PROBABILITY}},
     },
-    "Statistics": {"breakers": {"maxItems": 0}},
+    "Breaker": _BREAKER,
+    "NodeBreaker": _BREAKER,
 }
 
 

@@ -6,7 +6,7 @@ import { LONGEST_WAIT_S, retryable } from "./retry.js";
 const CURES = {
   queue_full: "The queue holds as many jobs as it may.",
   unavailable: "The queue or the store is away or slow.",
-  circuit_open: "The model fails at the moment and gets a pause.",
+  circuit_open: "A part of the service failed repeatedly and is given a rest.",
   deadline_unreachable: "What waits takes longer than this job's deadline.",
   quota_exceeded: "This API key has used what it may for now.",
   unreachable: "The server did not answer. Is it running, and is this machine connected?",

@@ -60,9 +60,9 @@ SHARDING: Final = (
     ),
     (
         "queue",
-        "several queues for a model, with leaders on several nodes (`INFERQ_SHARDS`)",
+        "several queues for a model, with leaders on several nodes (`INFERQ_ROUTING=hash`)",
         "the leader's core is full",
-        "no: planned, and a start with it is refused until then",
+        "yes, not measured here; equal inputs then go to one batcher",
     ),
     (
         "Redis",
@@ -98,7 +98,6 @@ NOT_YET: Final = (
     "**More than one Redis in a deployment.** So a load above the bound needs several deployments, and something"
     " in front"
     " that knows which job went where. There is none here.",
-    "**More than one queue for a model and priority.** `INFERQ_SHARDS` is planned.",
     "**A Redis that survives its host.** A replica that lags has lost what it had not got, and with it the"
     " promise of a"
     " 202; the tables count no replicas. RabbitMQ's quorum queues keep theirs on three nodes or more, each of"

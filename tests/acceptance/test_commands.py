@@ -96,12 +96,18 @@ async def test_job_shows_a_record(pipeline: Up) -> None:
 async def test_stats_shows_queue_and_batchers(pipeline: Up) -> None:
     """Depth, rates and each batcher, as text and as the API's JSON."""
     await pipeline.pushed(await pipeline.submit("count me"))
+
+    async def told() -> bool:
+        # Heartbeats come once a second; the first ones are of a batcher that still loads.
+        return '"cpu"' in (await pipeline.command("stats", "--json")).out
+
+    await eventually(told, every_s=0.2, what="a heartbeat of a batcher that is ready")
     shown = await pipeline.command("stats")
     assert shown.code == 0, shown.err
     for part in ("waiting", "dead letters", "arrival", "drain", "simulated", "cpu"):
         assert part in shown.out
     found = json.loads((await pipeline.command("stats", "--json")).out)
-    assert set(found) == {"queue", "batchers", "batches", "cache", "latency_ms", "breakers"}
+    assert set(found) == {"queue", "batchers", "batches", "cache", "routing", "latency_ms", "breakers"}
 
 
 async def test_doctor_finds_a_healthy_pipeline_well(each_pipeline: Up) -> None:

@@ -201,7 +201,7 @@ async def test_the_bodies_that_are_read_at_a_time_are_bounded(streams: Deploymen
         await eventually(lambda: ready(client), what="readiness")
         (gate,) = gates
         _, writer = await asyncio.open_connection(LOOPBACK, client.base_url.port)
-        head = f"POST {BATCH} HTTP/1.1\r\nHost: h\r\nContent-Length: 2000\r\n\r\n"
+        head = f"POST {BATCH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n"
         writer.write(head.encode() + b" " * 990)
         await eventually(lambda: gate.bytes == 990, what="the first bytes")
         response = await client.post(BATCH, content=body, headers=JSON)

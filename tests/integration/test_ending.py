@@ -41,7 +41,7 @@ async def test_attempts_to_end_what_was_refused_are_bounded(
         outcomes = await asyncio.gather(
             *(submits.accept(streams.job()) for _ in range(50)), return_exceptions=True
         )
-        assert {type(outcome) for outcome in outcomes} == {Unavailable}
+        assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
         assert len(asyncio.all_tasks()) - before < 10
     assert room.grant(1000) == 100
     await submits.close()

@@ -5,8 +5,11 @@ from typing import Any
 import httpx
 import pytest
 
+from inferq.cachekey import input_digest, shard_of
+from inferq.heartbeats import BatcherCache
 from inferq.jobs import Status
 from inferq.messages import decode_job
+from inferq.shards import ShardLeases
 from inferq.steps import start
 from tests.answers import GOOD, accepted, problem
 from tests.cases import CASES, body_of
@@ -134,15 +137,17 @@ async def test_statistics(either: Deployment) -> None:
             return stats if stats["queue"]["depth"] == 3 and stats["queue"]["arrival_rate"] > 0 else None
 
         stats = await eventually(shown, what="statistics")
-    assert set(stats) == {"queue", "batchers", "batches", "cache", "latency_ms", "breakers"}
+    assert set(stats) == {"queue", "batchers", "batches", "cache", "routing", "latency_ms", "breakers"}
     assert set(stats["queue"]) == {"depth", "dead", "arrival_rate", "drain_rate"}
     assert stats["queue"]["drain_rate"] == 5.0
     assert stats["queue"]["dead"] == 0
     assert [entry["id"] for entry in stats["batchers"]] == ["b1", "b2"]
     assert stats["batchers"][0] == {
         "id": "b1", "model": "builtin", "device": "cpu", "fallback_reason": None, "precision": "fp32", "layout": "",
-        "state": "busy", "last_progress_s": 0.0,
-    }  # fmt: skip  # as the contract lists them, and what the engine came to
+        "state": "busy", "last_progress_s": 0.0, "shards": [],
+        "cache": {"hits": 0, "misses": 0, "size": 0, "hit_rate": None, "hit_us": None},
+    }  # fmt: skip  # as the contract lists them, what the engine came to, and its cache
+    assert stats["routing"] == {"routing": "shared", "shards": 1, "unowned": []}
     assert stats["batches"] == {
         "count": 4, "jobs": 6, "size_histogram": {"1": 2, "2": 2}, "close_reasons": {"greedy": 4},
         "tokens": 18, "padded_tokens": 24, "window_age_ms": 3.0, "predicted_ms": 5.0, "inference_ms": 6.2,
@@ -156,7 +161,56 @@ async def test_statistics(either: Deployment) -> None:
         # Both batchers' buckets together.
         "total": {"count": 100, "p50": 7.52, "p90": 7.52, "p99": 7.52},
     }
-    assert stats["breakers"] == []
+    ways = ["redis", "broker"] if either.on_rabbit else ["redis"]
+    assert [entry["name"] for entry in stats["breakers"]] == ways
+    for entry in stats["breakers"]:
+        assert set(entry) == {
+            "name", "node", "state", "failures", "successes", "opened", "half_open_in_s",
+        }  # fmt: skip  # as the contract lists them, and how long it lasts
+        assert (entry["state"], entry["failures"], entry["opened"]) == ("closed", 0, 0)
+        assert entry["successes"] > 0
+
+
+async def test_statistics_under_hash_routing(streams: Deployment) -> None:
+    """Whose each shard is, what nobody has, and what each cache found; readiness tells of the second, and stays."""
+    async with serving(streams, INFERQ_ROUTING="hash", INFERQ_SHARDS="4") as client:
+        await eventually(lambda: ready(client), what="readiness")
+        leases = ShardLeases(streams.redis, streams.names, "builtin")
+        await leases.tend("b1", claim={0, 2})
+        cache = BatcherCache(hits=3, misses=1, size=1, hit_us=2.54)
+        await streams.beat(name="b1", shards=[0, 2], shard_count=4, cache=cache)
+        stats = (await client.get("/v1/stats")).json()
+        assert stats["routing"] == {"routing": "hash", "shards": 4, "unowned": [1, 3]}
+        assert stats["batchers"][0]["shards"] == [0, 2]
+        assert stats["batchers"][0]["cache"] == {
+            "hits": 3, "misses": 1, "size": 1, "hit_rate": 0.75, "hit_us": 2.5,
+        }  # fmt: skip  # one cache in one line
+        assert stats["cache"] == {"hits": 3, "misses": 1}
+
+        async def told() -> bool:
+            response = await client.get("/readyz")
+            return bool(response.status_code == 200 and response.json()["unowned_shards"] == [1, 3])
+
+        await eventually(told, what="readiness that tells of shards without a batcher")
+        assert "inferq_shards_unowned 2.0" in (await client.get("/metrics")).text
+
+
+async def test_a_shard_is_judged_by_what_waits_in_it(streams: Deployment) -> None:
+    """A deadline that a full shard cannot meet is refused there alone: another shard's jobs do not wait behind it."""
+    async with serving(streams, INFERQ_ROUTING="hash", INFERQ_SHARDS="8") as client:
+        await eventually(lambda: ready(client), what="readiness")
+        await streams.beat(name="b1", shard_count=8, capacity_rate=10.0)
+        for _ in range(50):
+            await accepted(client)
+        body = {**GOOD, "deadline_ms": 1_000}
+
+        async def refused() -> bool:
+            return (await client.post("/v1/infer", json=body)).status_code == 503
+
+        await eventually(refused, what="a refusal")
+        full = shard_of(input_digest(GOOD["text"]), 8)
+        other = next(text for text in map(str, range(99)) if shard_of(input_digest(text), 8) != full)
+        assert (await client.post("/v1/infer", json={**body, "text": other})).status_code == 202
 
 
 async def test_a_full_queue_says_when_to_come_back(either: Deployment) -> None:

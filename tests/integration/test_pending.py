@@ -29,7 +29,7 @@ async def test_no_submit_passes_whose_confirm_never_came(either: Deployment) -> 
         begun = time.monotonic()
         await proxy.cut()
         outcomes = await asyncio.gather(*submits, return_exceptions=True)
-        assert {type(outcome) for outcome in outcomes} == {Unavailable}
+        assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
         assert time.monotonic() - begun < ANSWER_S
         await _settled(either, origins)
         proxy.resume()
@@ -62,7 +62,7 @@ async def test_what_was_confirmed_before_a_cut_is_safe_and_alone_accepted(
             await enough_accepted.wait()
         await proxy.cut()
         outcomes = await asyncio.gather(*submits, return_exceptions=True)
-        assert {type(outcome) for outcome in outcomes} <= {type(None), Unavailable}
+        assert all(outcome is None or isinstance(outcome, Unavailable) for outcome in outcomes)
         assert [type(outcome) for outcome in outcomes].count(type(None)) == len(accepted)
         proxy.resume()
         accepted.append(await _accepts_again(either, broker))
@@ -92,7 +92,7 @@ async def test_a_frozen_broker_refuses_each_in_its_time(either: Deployment) -> N
         outcomes = await asyncio.gather(
             *(submit(broker, origin) for origin in origins), return_exceptions=True
         )
-        assert {type(outcome) for outcome in outcomes} == {Unavailable}
+        assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
         assert slowest_s < ANSWER_S
         proxy.resume()
         await _accepts_again(either, broker)

@@ -68,7 +68,8 @@ async def test_a_later_equal_input_is_answered_from_the_cache(make_rig: MakeRig)
     assert later.seq == first.seq
     assert later.attempt == 1
     assert later.timings_ms is not None
-    assert later.timings_ms.inference == 0
+    # The look-up takes the place of the run.
+    assert 0 < later.timings_ms.inference < 1
     assert await rig.nothing_left()
 
 

@@ -37,6 +37,7 @@ metrics.jobs.labels("queued").inc()
 metrics.seconds("submit", "Time").observe(0.002)
 metrics.gauge("open", "Open things").inc()
 metrics.common_gauge("queue_depth", "Jobs that wait").set(float(sys.argv[2]))
+metrics.worst_gauge("trouble", "Trouble").set(-float(sys.argv[2]))
 print("counted", flush=True)
 sys.stdin.readline()
 sys.stdout.buffer.write(metrics.render())
@@ -79,7 +80,7 @@ def _listen(port: int, *, shared: bool) -> socket.socket:
 async def test_counts_survive_a_death_and_gauges_do_not_double(tmp_path: Path) -> None:
     """A next life goes on from what the last one counted, in the same files; what that one had open is gone.
 
-    Whoever is asked answers for all. Of what all measure alike, the last measurement stands.
+    Whoever is asked answers for all. Of what all measure alike, the last measurement stands; of trouble, the worst.
     """
     first, second = await _counting(tmp_path, "one", 7), await _counting(tmp_path, "two", 8)
     files = _names(tmp_path)
@@ -95,6 +96,8 @@ async def test_counts_survive_a_death_and_gauges_do_not_double(tmp_path: Path) -
     assert samples['inferq_submit_seconds_bucket{le="0.001"}'] == 0
     assert samples["inferq_open"] == 2
     assert samples["inferq_queue_depth"] == 9
+    # The worst of those that live: the -7 went with its process.
+    assert samples["inferq_trouble"] == -8
     assert _names(tmp_path) == files
 
 

@@ -11,7 +11,7 @@ from inferq.store import wall_ms
 from inferq.strays import strays
 from inferq.telemetry import Metrics
 from ingress.sweeper import Sweeper
-from tests.deployment import Deployment, Inbox, finished
+from tests.deployment import Deployment, Inbox, deployment, finished
 
 
 @pytest.mark.parametrize("away_from", ["streams", "rabbitmq"])
@@ -55,6 +55,32 @@ async def test_a_change_of_the_broker_takes_the_waiting_jobs_along(
     for origin in origins:
         assert not (await earlier.store.move(start(origin))).applied
         assert await earlier.status(origin.job.job_id) == "done"
+
+
+async def test_shards_are_looked_for_in_the_present_broker_too(
+    namespace: str, valkey_url: str, rabbit_url: str
+) -> None:
+    """Each job is named, and published again into its own shard."""
+    async with (
+        deployment(namespace, valkey_url, valkey_url, shards=8) as earlier,
+        deployment(namespace, valkey_url, rabbit_url, shards=8) as present,
+    ):
+        old_broker, new_broker = await earlier.broker(), await present.broker()
+        origins = [earlier.job(f"text {number}", created_ms=int(wall_ms()) - 20_000) for number in range(12)]
+        for origin in origins:
+            await old_broker.accept(origin)
+        lost = {origin.job.job_id: origin.queue for origin in origins}
+        assert len(set(lost.values())) > 3
+        assert await strays(present.store, new_broker, apart_s=0) == sorted(lost)
+        for job in await present.open_jobs():
+            await new_broker.requeue(job)
+        inbox = Inbox()
+        consumer = await present.shard_consumer(new_broker, inbox, prefetch=64)
+        await consumer.take_on(present.queues_of(*range(8)))
+        await inbox.receives(*lost)
+        assert dict(zip(inbox.ids, (one.queue for one in inbox.got), strict=True)) == lost
+        await present.beat(*lost)
+        assert await strays(present.store, new_broker, apart_s=0) == []
 
 
 async def test_a_job_that_is_missing_for_a_moment_is_no_stray(either: Deployment) -> None:

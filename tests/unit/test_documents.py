@@ -12,7 +12,6 @@ import typer
 from batcher.policy import CloseReason
 from inferq.cli.app import app
 from inferq.options import OPTIONS
-from inferq.settings import PLANNED
 from ingress.description.document import document
 from ingress.description.meanings import FIELDS
 
@@ -73,7 +72,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     def named(pattern: str) -> set[str]:
         return set(re.findall(pattern, text, re.MULTILINE))
 
-    variables = {option.variable for option in OPTIONS} | PLANNED | CLIENT_VARIABLES
+    variables = {option.variable for option in OPTIONS} | CLIENT_VARIABLES
     assert named(r"\bINFERQ_[A-Z_]*[A-Z]\b") - variables == set()
     assert named(r"(?:`|^|&& |[A-Z]\S+=\S+ )make ([a-z-]+)") - _targets() == set()
     modules = {module for module in named(r"\bpython -m ([\w.]+)") if not importlib.util.find_spec(module)}

@@ -97,11 +97,15 @@ def test_lookups_and_followers_are_counted() -> None:
     metrics = Metrics()
     tally = Tally(metrics)
     for hit in (True, False, True):
-        tally.looked_up(hit=hit)
+        tally.looked_up(hit=hit, took_s=2e-6)
     tally.twin()
     assert value(metrics, "cache_total", place="local", outcome="hit") == 2
     assert value(metrics, "cache_total", place="local", outcome="miss") == 1
     assert value(metrics, "twins_total") == 1
+    assert tally.hit_us == pytest.approx(2.0)
+    assert Tally(Metrics()).hit_us == 0
+    tally.keeps(7)
+    assert value(metrics, "cache_results") == 7
 
 
 def test_ends_make_the_rate_and_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:

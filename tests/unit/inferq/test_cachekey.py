@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferq.cachekey import cache_key
+from inferq.cachekey import cache_key, input_digest, shard_of
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 # Few letters, and those that JSON itself is made of: the nearer two tuples lie, the sooner they would collide.
@@ -79,3 +79,15 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _sorted(value[name]) for name in sorted(value)}
     return [_sorted(one) for one in value] if isinstance(value, list) else value
+
+
+@given(texts, texts, st.integers(1, 1024))
+def test_equal_inputs_have_one_digest_and_one_shard(one: str, other: str, shards: int) -> None:
+    """The digest is of the input alone; its shard is one of those that there are."""
+    assert (one == other) == (input_digest(one) == input_digest(other))
+    assert 0 <= shard_of(input_digest(one), shards) < shards
+
+
+def test_a_shard_is_the_same_in_every_version() -> None:
+    """Messages wait in it from one start to the next."""
+    assert [shard_of(input_digest(text), 64) for text in ("good", "bad", "")] == [53, 18, 12]

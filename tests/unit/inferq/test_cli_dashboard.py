@@ -102,3 +102,34 @@ def test_a_line_for_where_nobody_watches() -> None:
         "12:00:03 UTC  1234 waiting, 2 dead, 812.3/s in, 798.0/s out, total p50 8.1 ms, p99 12,346 ms, 2 batchers"
     )
     assert "p50 - ms" in line({**found(), "latency_ms": {}}, "x")
+
+
+def test_breakers_are_shown_while_they_are_not_closed() -> None:
+    """Which, whose, and for how long they stay open; a service that has none, or an older one, says nothing."""
+    one = {"name": "engine", "node": "host-2", "state": "closed", "half_open_in_s": 0.0}
+    open_, half = (
+        one | {"state": "open", "half_open_in_s": 12.4},
+        one | {"state": "half_open", "name": "redis"},
+    )
+    for quiet in ([], [one, one]):
+        assert "breakers" not in "\n".join(picture(seen(1, breakers=quiet), 80))
+    shown = picture(seen(1, breakers=[one, open_, half]), 100)
+    assert "breakers     engine of host-2 is open for 12 s, redis of host-2 is half-open" in [
+        each.rstrip() for each in shown
+    ]
+
+
+def test_shards_are_shown_under_hash_routing() -> None:
+    """How many each batcher has, and how many nobody has, if there are such; 80 columns suffice."""
+    first, second = found()["batchers"]
+    owners = [first | {"shards": list(range(40))}, second | {"shards": []}]
+    routing = {"routing": "hash", "shards": 64, "unowned": list(range(40, 64))}
+    shown = "\n".join(picture(seen(1, batchers=owners, routing=routing), 80))
+    assert "shards       24 of 64 are nobody's: their jobs wait" in shown
+    assert "host-1   busy        40      cpu" in shown
+    assert "host-2   restarting  0       cpu" in shown
+    assert "…" not in shown
+    whole = "\n".join(picture(seen(1, batchers=owners, routing=routing | {"unowned": []}), 80))
+    assert "nobody" not in whole
+    shared = {"routing": "shared", "shards": 1, "unowned": []}
+    assert "shards" not in "\n".join(picture(seen(1, routing=shared), 80))

@@ -9,6 +9,7 @@ from inferq.errors import (
     AlreadyFinal,
     BodyTooLarge,
     CallerError,
+    CircuitOpen,
     DeadlineUnreachable,
     FieldError,
     Forbidden,
@@ -45,12 +46,15 @@ ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
     (QueueFull, 503, "queue_full", True),
     (DeadlineUnreachable, 503, "deadline_unreachable", True),
     (Unavailable, 503, "unavailable", True),
+    (CircuitOpen, 503, "circuit_open", True),
 ]
 
 
 def _leaves(root: type[InferqError]) -> set[type[InferqError]]:
+    """Return the classes that have a code of their own, be they parents as well."""
     children = [child for child in root.__subclasses__() if child.__module__ == errors.__name__]
-    return set().union(*map(_leaves, children)) if children else {root}
+    own = {root} if not children or "code" in vars(root) else set()
+    return own.union(*map(_leaves, children))
 
 
 @pytest.mark.parametrize(("kind", "status", "code", "retryable"), ANSWERS)

@@ -78,3 +78,17 @@ def test_the_smallest_prefetch() -> None:
     alone = Held(("a",), 8)
     fill(alone, "a", 7)
     assert (alone.free, alone.may_await()) == (1, ("a",))
+
+
+def test_several_streams_may_come_first() -> None:
+    """They have all of the prefetch together; what is out of some of them is counted, what is being settled too."""
+    held = Held(("a", "b", "c"), 16, first={"a", "b"})
+    fill(held, "a", 3)
+    settling = fill(held, "b", 2)
+    fill(held, "c", 1)
+    assert (held.free, held.free_of("b"), held.later_free) == (10, 10, 10)
+    assert (held.out_of(["a"]), held.out_of(["b", "c"]), held.out_of(["d"])) == (3, 3, 0)
+    held.settling(settling)
+    assert (held.free, held.out_of(["b"])) == (12, 2)
+    held.forget(settling)
+    assert held.out_of(["b"]) == 0

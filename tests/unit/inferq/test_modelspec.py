@@ -49,6 +49,17 @@ from inferq.modelspec import ModelKind, ModelSpec, parse
                 faults=True,
             ),
         ),
+        (
+            "simulated:0,1,faults=/tmp/a,b=c",
+            ModelSpec(
+                text="simulated:0,1,faults=/tmp/a,b=c",
+                kind=ModelKind.SIMULATED,
+                name="simulated",
+                alpha_ms=1.0,
+                faults=True,
+                faults_file="/tmp/a,b=c",
+            ),
+        ),
     ],
 )
 def test_what_is_allowed(text: str, expected: ModelSpec) -> None:
@@ -80,6 +91,8 @@ def test_what_is_allowed(text: str, expected: ModelSpec) -> None:
         ("simulated:1", "tau0_ms"),
         ("simulated:1,2,fault", "tau0_ms"),
         ("simulated:1,2,faults,3", "tau0_ms"),
+        ("simulated:1,2,faults=", "tau0_ms"),
+        ("simulated:1,2,fault=/f", "tau0_ms"),
         ("simulated:a,1", "milliseconds"),
         ("simulated:1,-1", "milliseconds"),
         ("simulated:nan,1", "milliseconds"),

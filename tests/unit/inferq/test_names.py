@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferq.jobs import Priority
+from inferq.cachekey import input_digest, shard_of
+from inferq.jobs import Job, Priority
 from inferq.names import DEAD_LIMIT, GROUP, HASHED_BYTES, Names
 
 
@@ -31,6 +32,14 @@ def _all(names: Names) -> list[str]:
         names.ingresses,
         names.sweeper,
         names.lease("b"),
+        names.sharding,
+        names.queued_bell,
+        names.waiting_count,
+        names.shard_members("builtin"),
+        names.shard_members("other"),
+        names.shard_newcomers("builtin"),
+        names.shard_owners("builtin"),
+        names.shard_owners("other"),
         names.exchange,
         names.dead_exchange,
         names.dead_queue,
@@ -107,6 +116,39 @@ def test_every_queue_of_a_job_is_consumed(shards: int) -> None:
         for model, priority, shard in product(("builtin", "other"), Priority, range(shards))
     }
     assert set(names.queues("builtin", "other")) == put
+
+
+@pytest.mark.parametrize("priority", Priority)
+def test_equal_inputs_meet_in_one_shard(priority: Priority) -> None:
+    """The input alone says which; a shard's queues are those that its jobs are put into."""
+    names = Names(shards=64)
+
+    def queue(text: str, job_id: str) -> str:
+        return names.queue_of(Job(job_id=job_id, model="builtin", text=text, created_ms=1, priority=priority))
+
+    assert queue("good", "a") == queue("good", "b")
+    shard = shard_of(input_digest("good"), 64)
+    assert queue("good", "a") == names.queue("builtin", priority, shard)
+    assert queue("good", "a") in names.shard_queues("builtin", shard)
+    assert len({queue(f"text {number}", "a") for number in range(1000)}) == 64
+    assert {queue for shard in range(64) for queue in names.shard_queues("builtin", shard)} == set(
+        names.queues()
+    )
+
+
+def test_what_the_queues_of_all_shards_begin_with() -> None:
+    """A dot and the shard make a queue of it."""
+    names = Names(shards=12)
+    bases = names.shard_bases("builtin", "other")
+    assert {f"{base}.{shard}" for base in bases for shard in range(12)} == set(
+        names.queues("builtin", "other")
+    )
+
+
+def test_without_shards_a_job_is_in_the_one_queue() -> None:
+    """Whatever its input is."""
+    job = Job(job_id="a", model="builtin", text="good", created_ms=1, priority=Priority.BULK)
+    assert Names().queue_of(job) == "inference.requests.bulk"
 
 
 IDS = st.from_regex(r"\A[A-Za-z0-9_.:-]{1,100}\Z")

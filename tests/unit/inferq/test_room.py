@@ -164,3 +164,16 @@ def test_never_more_than_the_limit_is_under_way_and_waiting(data: st.DataObject,
                 granted = it.grant(limit_jobs)
                 assert granted == free
                 settled(it, granted, [])
+
+
+def test_queues_that_are_too_many_are_counted_as_one() -> None:
+    """What is accepted into any of them counts."""
+    room = Room(("",), limit_jobs=10)
+    assert room.grant(4) == 4
+    for queue in ("a", "b", "a"):
+        room.accepted(queue)
+    assert dict(room.jobs) == {"": 3}
+    room.count_begins()
+    room.counted({"": 1}, 1.0)
+    assert dict(room.jobs) == {"": 1}
+    assert room.grant(20) == 8

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferq.breaker import Limits
 from inferq.errors import OperatorError
 from inferq.options import BY_FIELD, OPTIONS, Option
 from inferq.redaction import redact
 from inferq.settings import (
-    PLANNED,
+    HASH_SHARDS,
     Settings,
     exposed,
     load,
@@ -125,6 +126,10 @@ CASES: dict[str, Case] = {
     "max_attempts": _number(1, 20),
     "engine_timeout_ms": _number(10, 3_600_000),
     "hang_factor": _number(2, 1_000_000),
+    "breaker_failures": _number(1, 1000),
+    "breaker_open_ms": _number(10, 3_600_000),
+    "breaker_successes": _number(1, 1000),
+    "breaker_probes": _number(1, 1000),
     "result_ttl_s": _number(1, 31_536_000),
     "job_ttl_s": _number(1, 31_536_000),
     "batchers": _number(1, 64),
@@ -138,6 +143,13 @@ CASES: dict[str, Case] = {
     ),
     "cache": _text("off", "shared", "", "redis", "Local", allowed="one of off, local, shared"),
     "cache_size": _number(1, 10_000_000),
+    "routing": _text("shared", "hash", "", "ring", "Hash", allowed="one of shared, hash"),
+    "shards": Case(
+        ("auto", 0),
+        ("0", 0),
+        ("", "Auto", "1.5", "-1", "00", "1025"),
+        "auto or a whole number from 1 to 1024",
+    ),
     "log_level": _text("debug", "error", "", "trace", allowed="one of debug, info, warning, error"),
     "log_format": _text("json", "console", "", "xml", allowed="one of auto, console, json"),
     "cache_dir": _text("/var/cache", "~/models", allowed="anything"),
@@ -186,6 +198,8 @@ def test_each_setting_is_one_field_one_row_and_one_case() -> None:
         ("INFERQ_SESSIONS", 0),
         ("INFERQ_CACHE", "local"),
         ("INFERQ_CACHE_SIZE", 1000),
+        ("INFERQ_ROUTING", "shared"),
+        ("INFERQ_SHARDS", 0),
     ],
 )
 def test_defaults_are_the_contracts(variable: str, value: object) -> None:
@@ -257,14 +271,7 @@ def test_the_first_bad_value_in_the_order_of_the_table_is_named() -> None:
         load({"INFERQ_THREADS": "x", "INFERQ_DEVICE": "x"})
 
 
-@pytest.mark.parametrize("variable", sorted(PLANNED))
-def test_what_is_planned_is_refused(variable: str) -> None:
-    """Whoever sets what this version does not know yet counts on it, so the start stops."""
-    with pytest.raises(OperatorError, match=f"^{variable} is not supported by this version: unset it$"):
-        load({variable: "1"})
-
-
-def test_every_setting_of_the_contract_is_there_or_planned() -> None:
+def test_every_setting_of_the_contract_is_there() -> None:
     """None is ignored in silence."""
     promised = """
         REDIS_URL BROKER_URL NAMESPACE HOST INGRESS_PORT NOTIFIER_PORT BATCHER_PORT ALLOW_OPEN PUBLIC_NOTIFIER_URL
@@ -272,17 +279,12 @@ def test_every_setting_of_the_contract_is_there_or_planned() -> None:
         MAX_ATTEMPTS RESULT_TTL_S JOB_TTL_S BATCHERS INGRESSES THREADS SESSIONS CACHE CACHE_SIZE ROUTING SHARDS
         API_KEYS ORIGINS WEBHOOK_HOSTS
     """
-    known = {option.variable for option in OPTIONS} | PLANNED
+    known = {option.variable for option in OPTIONS}
     assert {f"INFERQ_{name}" for name in promised.split()} - known == set()
 
 
-def test_what_is_planned_is_not_there_yet() -> None:
-    """A setting that has arrived is off the list."""
-    assert {option.variable for option in OPTIONS} & PLANNED == set()
-
-
 def test_a_slip_of_the_pen_is_found() -> None:
-    """Variables with our prefix that are no settings are named; known, planned and foreign ones are not."""
+    """Variables with our prefix that are no settings are named; known and foreign ones are not."""
     environ = {
         "INFERQ_MAX_WAIT": "5",
         "INFERQ_HOSTS": "x",
@@ -311,6 +313,33 @@ def test_a_secret_in_a_flag_is_warned_of() -> None:
     )
     assert not any(text in warning for text in secrets.values() for warning in warnings)
     assert exposed({"webhook_secret": "", "api_keys": "@keys", "redis_url": "redis://127.0.0.1:1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "shards"),
+    [
+        ({}, 1),
+        ({"shards": "1"}, 1),
+        ({"routing": "hash"}, HASH_SHARDS),
+        ({"routing": "hash", "shards": "2"}, 2),
+        ({"routing": "hash", "shards": "1024"}, 1024),
+    ],
+)
+def test_how_many_shards(flags: dict[str, str], shards: int) -> None:
+    """One where routing is shared, 64 where it is not said, and all names follow."""
+    settings = _settings(**flags)
+    assert settings.names.shards == settings.shard_count == shards
+    assert len(settings.names.queues()) == 2 * shards
+
+
+def test_shards_are_for_hash_routing() -> None:
+    """Spread over several, jobs of shared routing would be nobody's; and one shard is one batcher's alone."""
+    with pytest.raises(OperatorError, match="set INFERQ_ROUTING=hash"):
+        _settings(shards="2")
+    with pytest.raises(OperatorError, match="needs two shards at least"):
+        _settings(routing="hash", shards="1")
+    with pytest.raises(OperatorError, match="INFERQ_BATCHERS=3 is more than there are shards"):
+        _settings(routing="hash", shards="2", batchers="3")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "inferq.example"])
@@ -483,3 +512,12 @@ def test_the_cache_may_be_left_to_its_usual_place() -> None:
     """An empty folder is none, not the present one."""
     assert load({})[0].cache_path is None
     assert load({"INFERQ_CACHE_DIR": "/models"})[0].cache_path == Path("/models")
+
+
+def test_the_limits_of_breakers_are_the_settings() -> None:
+    """By default those that a breaker has by itself; otherwise each as it is set."""
+    settings, _ = load({})
+    assert settings.breaker_limits == Limits()
+    names = ("BREAKER_FAILURES", "BREAKER_OPEN_MS", "BREAKER_SUCCESSES", "BREAKER_PROBES")
+    settings, _ = load({f"INFERQ_{name}": str(20 + at) for at, name in enumerate(names)})
+    assert settings.breaker_limits == Limits(failures=20, open_ms=21, successes=22, probes=23)

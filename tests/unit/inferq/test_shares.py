@@ -14,7 +14,7 @@ class Node:
         self.prefetch = max(prefetch, queues)
         self.shares = Shares(prefetch, queues)
         self.waiting = [0] * queues
-        self.held: list[Taker] = []
+        self.held: list[Taker[int]] = []
         self.most_begun = 0
         for queue, share in enumerate(self.shares.own):
             self.shares.begin(queue, share, "")
@@ -185,3 +185,24 @@ def test_what_is_kept_apart() -> None:
     """An eighth, but at least one while there is more than one, and a quarter."""
     assert [reserve(one) for one in (1, 2, 4, 16, 64)] == [0, 1, 1, 2, 8]
     assert [room(one) for one in (1, 2, 4, 16, 64)] == [0, 0, 1, 4, 16]
+
+
+def test_consumers_that_all_ended_begin_anew_once_there_is_room() -> None:
+    """After a pause each queue has its own part again and the rest is lent; what is still held is counted."""
+    shares = Shares(64, 2)
+    takers = [shares.begin(queue, share, str(queue)) for queue, share in enumerate(shares.own)]
+    lent = shares.change()
+    assert isinstance(lent, Begin)
+    takers.append(shares.begin(lent.queue, lent.share, "lent"))
+    for taker in takers:
+        for _ in range(taker.share):
+            shares.took(taker)
+        shares.ended(taker)
+    assert (shares.out, shares.fits) == (64, False)
+    for _ in range(sum(shares.own)):
+        shares.settled(takers[-1])
+    assert shares.fits
+    anew = [shares.begin(queue, share, f"{queue} anew") for queue, share in enumerate(shares.own)]
+    # Their own, although ended ones of the same queues still hold something.
+    assert [taker.lent for taker in anew] == [False, False]
+    assert (shares.out, shares.change()) == (64, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferq.errors import QueueFull, Unavailable
+from inferq.errors import CircuitOpen, QueueFull, Unavailable
 from inferq.idem_scripts import CLAIM, KEEP, LET_GO
 from ingress.admission import Crowded
 from ingress.claims import Foreign, Kept, Look, Mine, Mismatch, Pending, SeedSpent, is_forgotten, read_look
@@ -67,6 +67,8 @@ def test_what_is_no_answer_of_ours_is_foreign(reply: Any) -> None:
         (SeedSpent(), True),
         (Unavailable("away"), False),
         (Crowded("as many as may be"), True),
+        (CircuitOpen("at the door", begun=False), True),
+        (CircuitOpen("in the middle", begun=True), False),
         (asyncio.CancelledError(), False),
         (RuntimeError("a fault"), False),
     ],

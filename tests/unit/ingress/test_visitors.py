@@ -106,3 +106,9 @@ def test_an_open_service_is_kept_from_other_pages_too() -> None:
     """Beyond loopback nobody knows its names, but its own page is that of the host that is asked."""
     assert admits("POST", listens="0.0.0.0", host="box:8080", origin="http://box:8080")
     assert not admits("POST", listens="0.0.0.0", host="box:8080", origin="https://evil.example")
+
+
+def test_other_header_fields_say_nothing() -> None:
+    """Whatever a page's request carries besides."""
+    assert admits(host=OWN, user_agent="curl/8", accept="*/*")
+    assert not admits(host=OWN, accept="*/*", origin="https://evil.example")

@@ -48,6 +48,16 @@ def test_a_refusal_is_of_the_class_of_its_status(status: int, code: str, kind: t
     assert isinstance(error, errors.CallerRefused) is not isinstance(error, errors.ServiceRefused)
 
 
+@pytest.mark.parametrize(
+    ("code", "told_s", "pause_s"),
+    [("queue_full", 30.0, 30.0), ("circuit_open", 30.0, 1.0), ("circuit_open", 0.5, 0.5)],
+)
+def test_how_long_the_client_waits_for_another_try(code: str, told_s: float, pause_s: float) -> None:
+    """As long as it is told; but a breaker's rest may end any moment, so it is not waited for to its end."""
+    error = errors.refusal(503, code, "d", retry_after_s=told_s)
+    assert (error.retry_after_s, error.pause_s) == (told_s, pause_s)
+
+
 def test_a_failed_job_tells_what_its_record_tells() -> None:
     """Code and detail are the record's; a record that says nothing is told so."""
     why = JobError(code=ErrorCode.ENGINE_CRASHED, detail="gone")

@@ -30,7 +30,15 @@ from ingress.description.operations import OPERATIONS
 from ingress.description.parts import HEADER_FIELDS
 from ingress.description.schemas import NOT_BLANK
 from ingress.eventstream import message
-from ingress.stats import BatcherFigures, LatencyFigures, Percentiles, QueueFigures, Statistics
+from ingress.statistics import (
+    BatcherFigures,
+    CacheFigures,
+    LatencyFigures,
+    Percentiles,
+    QueueFigures,
+    RoutingFigures,
+    Statistics,
+)
 from tests.described import Described
 
 DOCUMENT = document()
@@ -298,11 +306,14 @@ def test_what_is_encoded_is_valid() -> None:
             batchers=[
                 BatcherFigures(
                     id="b", model="m", device="cpu", fallback_reason=None, precision="fp32", layout="", state="idle",
-                    last_progress_s=0.0,
+                    last_progress_s=0.0, shards=[0, 63],
+                    cache=CacheFigures(hits=0, misses=0, size=0, hit_rate=None, hit_us=None),
                 )
             ],
             batches=BatchTotals(),
             cache=CacheTotals(),
+            routing=RoutingFigures(routing="hash", shards=64, unowned=[5]),
+            breakers=[],
             latency_ms=LatencyFigures(queue_wait=timed, inference=timed, total=untimed),
         ),
     ):  # fmt: skip  # values side by side
