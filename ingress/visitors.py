@@ -6,11 +6,12 @@ would make it ask first. With keys that is harmless, as a page has none. Without
 1. What changes something is refused when the browser says that a page of another origin asks: by `Sec-Fetch-Site`, or
    where it sends none by `Origin`. A page whose origin is allowed (INFERQ_ORIGINS) may ask, and so may one that came
    from the very host and port that it asks.
-2. On loopback, whoever takes this service for another host is refused whatever he asks: so does a page whose name was
-   made to lead here (DNS rebinding), which the browser takes for a page of ours. Addresses are no names, and nobody can
-   make them lead elsewhere.
+2. On loopback, a browser that takes this service for another host is refused whatever it asks: so does one whose page's
+   name was made to lead here (DNS rebinding), and it takes that page for one of ours. Addresses are no names: nobody
+   can make them lead elsewhere.
 
-Whatever is no browser sends none of these fields but `Host`, and there the name or the address that it connects to.
+Only browsers are judged, as they alone do what a page says. One that asks a host by a name that is not loopback's over
+HTTP does not tell of sites, but of languages, and no page can keep it from that.
 """
 
 import ipaddress
@@ -23,7 +24,7 @@ from inferq.errors import Forbidden
 from inferq.origins import Origins
 
 _HARMLESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_KNOWN: Final = frozenset({b"host", b"origin", b"sec-fetch-site"})
+_KNOWN: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"accept-language"})
 _OWN: Final = frozenset({"same-origin", "none"})
 _PORT: Final = re.compile(r":\d*\Z")
 
@@ -43,22 +44,26 @@ class Visitors:
 
     def admit(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Let a request pass, or raise `Forbidden`; names of ``headers`` are in lower case."""
-        host: str | None = None
-        origin = site = ""
+        host = origin = site = ""
+        browser = False
         for name, value in headers:
             if name not in _KNOWN:
                 continue
             text = value.decode("latin-1")
             if name == b"host":
                 host = text
-            elif name == b"origin":
+                continue
+            browser = True
+            if name == b"origin":
                 # Of several none is believed.
                 origin = text if not origin else "null"
-            else:
+            elif name == b"sec-fetch-site":
                 site = text
-        if self._local and host is not None and not self._is_ours(host):
+        if not browser:
+            return
+        if self._local and not self._is_ours(host):
             raise Forbidden(_STRANGE_HOST)
-        if method not in _HARMLESS and not self._own_page(origin, site, host or ""):
+        if method not in _HARMLESS and not self._own_page(origin, site, host):
             raise Forbidden(_STRANGE_PAGE)
 
     def _is_ours(self, host: str) -> bool:

@@ -160,7 +160,8 @@ async def test_no_other_page_can_touch_them(streams: Deployment) -> None:
             ("localhost:9", 200),
             ("[::1]:9", 200),
         ):
-            assert (await client.get("/ops/dead", headers={"Host": host})).status_code == status, host
+            headers = {"Host": host, "Accept-Language": "en"}
+            assert (await client.get("/ops/dead", headers=headers)).status_code == status, host
         body = b'{"job_ids":["x"]}'
         for headers in (
             {},

@@ -42,10 +42,11 @@ def test_programs_and_the_own_page_are_let_in(method: str, host: str) -> None:
     assert admits(method, host=host, sec_fetch_site="none")
 
 
-def test_who_names_no_host_is_no_browser() -> None:
-    """HTTP/1.0 has none."""
+def test_programs_are_not_judged() -> None:
+    """They do not do what a page says, whatever they call the service; a browser always names a host."""
     assert admits("POST")
-    assert not admits("POST", host="")
+    assert admits("POST", host="api.example", user_agent="curl/8")
+    assert not admits("POST", accept_language="en")
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
@@ -81,8 +82,10 @@ def test_of_two_origins_none_is_believed() -> None:
 )
 def test_on_loopback_another_name_is_refused(method: str, host: str) -> None:
     """A page whose name was made to lead here is, to its browser, a page of ours."""
-    assert not admits(method, host=host, sec_fetch_site="same-origin")
-    assert admits(method, host=host, listens="0.0.0.0", sec_fetch_site="same-origin")
+    # Of sites a browser tells loopback and TLS alone.
+    for sign in ({"accept_language": "en"}, {"origin": f"http://{host}"}, {"sec_fetch_site": "same-origin"}):
+        assert not admits(method, host=host, **sign)
+        assert admits(method, host=host, listens="0.0.0.0", **sign)
 
 
 @pytest.mark.parametrize(
