@@ -127,6 +127,22 @@ async def test_equal_tensors_meet_at_one_batcher(either: Deployment, root: Path)
         await eventually(kept, what="six results kept in all")
 
 
+async def test_a_strangers_page_gets_no_large_body_in(streams: Deployment, root: Path) -> None:
+    """It is refused for who sends it, whatever it holds, and its sender gets to read that."""
+    headers = {
+        "Sec-Fetch-Site": "cross-site",
+        "Content-Type": "application/octet-stream",
+        "Inference-Header-Content-Length": "64",
+    }
+    async with served(streams, root) as client:
+        for _ in range(2):
+            answer = await client.post("/v1/infer", content=bytes(1_200_000), headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+        del headers["Sec-Fetch-Site"]
+        answer = await client.post("/v1/infer", content=bytes(1_200_000), headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+
+
 async def test_jobs_of_a_model_that_is_gone_hold_up_no_others(either: Deployment) -> None:
     """Nobody could have their message, so none is made; what of the others was lost is published again."""
     broker, store = await either.broker(), either.store
