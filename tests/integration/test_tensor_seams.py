@@ -13,6 +13,7 @@ import pytest
 
 from inferq.store import wall_ms
 from inferq.telemetry import Metrics
+from ingress.description.schemas import Readiness
 from ingress.sweeper import Sweeper
 from tests.deployment import Deployment, Inbox
 from tests.support import eventually
@@ -107,6 +108,7 @@ async def test_equal_tensors_meet_at_one_batcher(either: Deployment, root: Path)
 
         await eventually(shared, 30, what="an even share of the shards")
         about = (await client.get("/readyz")).json()
+        assert msgspec.convert(about, Readiness).status == "ready"
         assert about["unowned_shards"]["builtin"] == [0, 1, 2, 3]
         assert not {"int64", "mlp"} & about["unowned_shards"].keys()
         inputs = [np.array([[number, 2, 3]]) for number in range(6)]
