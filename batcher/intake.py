@@ -76,6 +76,7 @@ class Intake:
         """Return what is to be done with a job that is not in our hands yet."""
         job, arrived_s, arrived_ms, begun_s = origin.job, self._clock(), wall_ms(), self._clock()
         self._wall.see(arrived_s, arrived_ms, begun_s)
+        self._tally.admitted(arrived_ms - job.created_ms)
         key, encoded, known, tokenize_ms = None, _NO_TOKENS, None, 0.0
         if self._cache is not None and job.cache:
             key = cache_key(model_digest=self._digest, precision=self._precision, text=job.text)

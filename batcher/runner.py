@@ -122,6 +122,7 @@ class Runner:
             return
         finally:
             self.off(turn)
+        self._tally.failed()
         if isinstance(failure, BatchRaised):
             await self._after_raise(turn, failure, findings)
         else:

@@ -11,12 +11,19 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
 import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from batcher.assembly import Assembly, assemble, make_engine
 from batcher.engine import Engine
+from batcher.health import Health, batch_processor, hit_rate, reason_of
+from batcher.pulse import Pulse, stall_limit_s
 from batcher.tally import Tally
 from batcher.tokenizer import TextTokenizer, open_tokenizer
+from batcher.vitals import Vitals
 from inferq.awaycures import away_cures
 from inferq.background import end
 from inferq.backoff import Backoff
@@ -59,6 +66,8 @@ class Service:
             self._redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s
         )
         self._broker = make_broker(settings, self._store)
+        pulse = Pulse(stall_s=stall_limit_s(settings.stall_s, settings.engine_timeout_ms))
+        self._vitals = Vitals(pulse, self._tally, self._store, self._broker)
         self._engine: Engine | None = None
         self._assembly: Assembly | None = None
         self._consumer: Consumer | None = None
@@ -70,16 +79,17 @@ class Service:
             OperatorError: the model cannot be loaded, or the broker refuses us.
         """
         server_stop = asyncio.Event()
-        server = make_server(
-            probe_app(self._metrics, self._checks, self._about), metrics=self._metrics, graceful_s=1
-        )
+        health = Route("/health", self._health)
+        app = probe_app(self._metrics, self._checks, self._about, self._vitals.stuck, beside=[health])
+        server = make_server(app, metrics=self._metrics, graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beating = asyncio.create_task(self._beat(), name="heartbeat")
+        watching = asyncio.create_task(self._vitals.watch(), name="vitals")
         try:
             if await self._unless_stopped(self._prepare()) and await self._unless_stopped(self._consume()):
                 await self._work()
         finally:
-            await end(beating)
+            await end(beating, watching)
             if self._engine is not None:
                 await self._engine.stop()
             with suppress(TimeoutError, Unavailable):
@@ -124,6 +134,7 @@ class Service:
                 await asyncio.sleep(backoff.next_s())
             else:
                 worker.attach(self._consumer)
+                self._vitals.attach(worker, self._assembly.engine, self._consumer)
                 _log.info("batcher.consuming", id=self._id, queues=list(names.queues()))
                 return
 
@@ -191,6 +202,32 @@ class Service:
             "precision": self._settings.precision,
             "layout": layout.text,
         }
+
+    async def _health(self, _: Request) -> Response:
+        checks, stuck, depth = await self._checks(), self._vitals.stuck(), await self._vitals.depth()
+        reason, entry, engine = reason_of(checks, stuck), self._entry(), self._engine
+        said = Health(
+            healthy=not reason,
+            node_id=self._id,
+            total_requests=self._tally.requests,
+            cache_hits=entry.cache.hits,
+            cache_size=len(self._assembly.cache) if self._assembly is not None else 0,
+            cache_hit_rate=hit_rate(entry.cache),
+            batch_processor=batch_processor(entry.batches),
+            reason=reason,
+            state=entry.state,
+            model=entry.model,
+            device=entry.device,
+            digest=entry.digest,
+            jobs_in_hand=len(entry.held),
+            queue_depth=depth,
+            queue_lag_ms=self._tally.lag_ms,
+            last_progress_s=entry.last_progress_s,
+            engine_pid=engine.pid if engine is not None else None,
+            engine_restarts=engine.restarts if engine is not None else 0,
+        )
+        status = 200 if said.healthy else 503
+        return Response(msgspec.json.encode(said), status_code=status, media_type="application/json")
 
     def _state(self) -> str:
         if self._assembly is None or self._engine is None:

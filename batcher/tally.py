@@ -26,6 +26,10 @@ class Tally:
         self.totals = BatchTotals()
         self.seen_ms: dict[str, int] = {}
         self.progress_s = time.monotonic()
+        # Rises with whatever moves: its liveness is judged by it.
+        self.progress = 0
+        self.requests = 0
+        self.lag_ms: float | None = None
         self._ended: deque[tuple[float, int]] = deque(maxlen=10_000)
         self._jobs = {status: metrics.jobs.labels(status) for status in _COUNTED}
         self._sizes = metrics.sizes("batch_size", "Rows of a batch")
@@ -47,6 +51,11 @@ class Tally:
     def saw(self, queue: str, created_ms: int) -> None:
         """A job came out of a queue."""
         self.seen_ms[queue] = max(created_ms, self.seen_ms.get(queue, 0))
+
+    def admitted(self, lag_ms: float) -> None:
+        """A job was taken in that is so old."""
+        self.requests += 1
+        self.lag_ms = max(0.0, lag_ms)
 
     def closed(self, age_s: float) -> None:
         """A batch closed; its oldest job had waited so long in the window."""
@@ -72,7 +81,7 @@ class Tally:
         self._inference.observe(batch.answer.compute_ms / 1000)
         self._predicted.observe(predicted_ms / 1000)
         self._twins.inc(len(batch.twins))
-        now_s = self.progress_s = time.monotonic()
+        now_s = self._moved()
         self._recent_inference.add(batch.answer.compute_ms, now_s)
         observe, remember = self._queue_wait.observe, self._recent_wait.add
         for item in (*batch.items, *batch.twins):
@@ -87,6 +96,10 @@ class Tally:
     def looked_up(self, *, hit: bool) -> None:
         """A result was looked for in the cache."""
         self._lookups.labels("local", "hit" if hit else "miss").inc()
+
+    def failed(self) -> None:
+        """A batch ended without an answer."""
+        self._moved()
 
     def split(self) -> None:
         """A batch failed and is split."""
@@ -111,8 +124,7 @@ class Tally:
         """Jobs reached a final status."""
         if jobs:
             self._jobs[status].inc(jobs)
-            self._ended.append((time.monotonic(), jobs))
-            self.progress_s = time.monotonic()
+            self._ended.append((self._moved(), jobs))
 
     def took(self, total_ms: float) -> None:
         """A job has its result, so long after it was accepted."""
@@ -143,6 +155,11 @@ class Tally:
     def tokens_per_job(self) -> float:
         """Tokens of a job, on average; 1 before any."""
         return max(1.0, self.totals.tokens / self.totals.jobs) if self.totals.jobs else 1.0
+
+    def _moved(self) -> float:
+        self.progress += 1
+        self.progress_s = time.monotonic()
+        return self.progress_s
 
     def _ended_within(self, seconds: float) -> int:
         now = time.monotonic()

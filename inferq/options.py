@@ -123,6 +123,9 @@ OPTIONS: tuple[Option, ...] = (
            help="how long one batch may compute at most before its engine counts as hung"),
     Option(field="hang_factor", default="100", parse=allowed.integer(2, 1_000_000), unit="times",
            help="an engine also counts as hung once a batch takes so many times what was predicted, and 2 s at least"),
+    Option(field="stall_s", default="0", parse=allowed.integer(0, 86_400), unit="s",
+           help="how long nothing may move in a batcher while work waits before its liveness fails; 0: twice the"
+                " engine's time and 30 s, 60 s at least"),
     Option(field="result_ttl_s", default="3600", parse=allowed.integer(1, 31_536_000), unit="s",
            help="how long a final record is kept"),
     Option(field="job_ttl_s", default="86400", parse=allowed.integer(1, 31_536_000), unit="s",

@@ -61,6 +61,7 @@ class Settings:
     max_attempts: int
     engine_timeout_ms: int
     hang_factor: int
+    stall_s: int
     result_ttl_s: int
     job_ttl_s: int
     batchers: int

@@ -158,3 +158,16 @@ def test_it_knows_how_far_into_each_queue_it_has_seen() -> None:
     tally.saw("q", 5)
     tally.saw("other", 7)
     assert tally.seen_ms == {"q": 10, "other": 7}
+
+
+def test_whatever_moves_raises_the_progress() -> None:
+    """Batches that ended in any way and jobs that ended do; jobs that are taken in are requests, and no progress."""
+    tally = Tally(Metrics())
+    tally.admitted(1_250.0)
+    tally.admitted(-3.0)
+    assert (tally.requests, tally.lag_ms, tally.progress) == (2, 0.0, 0)
+    tally.ran(batch(3), predicted_ms=1.0)
+    tally.failed()
+    tally.ended(Status.DONE, 1)
+    tally.ended(Status.DONE, 0)
+    assert tally.progress == 3

@@ -125,6 +125,7 @@ CASES: dict[str, Case] = {
     "max_attempts": _number(1, 20),
     "engine_timeout_ms": _number(10, 3_600_000),
     "hang_factor": _number(2, 1_000_000),
+    "stall_s": _number(0, 86_400),
     "result_ttl_s": _number(1, 31_536_000),
     "job_ttl_s": _number(1, 31_536_000),
     "batchers": _number(1, 64),
