@@ -1,0 +1,147 @@
+"""Asks the broker, whichever it is: jobs that wait, queues and who consumes them, what the broker takes."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aio_pika
+from aio_pika.abc import AbstractChannel
+from aio_pika.exceptions import AMQPError
+from redis.exceptions import ResponseError
+
+from inferq.awaycures import BROKER_AWAY
+from inferq.broker import Broker
+from inferq.cli.examining.finding import Finding, note, of_error, ok, wrong
+from inferq.cli.examining.management import Management, ask_management
+from inferq.cli.examining.rabbitview import (
+    QueueCount,
+    judge_management,
+    judge_nodes,
+    judge_queues,
+)
+from inferq.cli.servers import open_store_and_broker
+from inferq.errors import InferqError, OperatorError, first_line
+from inferq.names import GROUP
+from inferq.plurals import counted
+from inferq.redaction import redact
+from inferq.redis import Client, translated
+from inferq.settings import Settings
+from inferq.store import Store
+from inferq.strays import strays
+
+ANSWER_S: Final = 5.0
+CONFIRM_S: Final = 3.0
+CLOSE_S: Final = 2.0
+
+
+async def look_at_broker(settings: Settings) -> tuple[list[Finding], Management | None]:
+    """Return what is to be said of the broker, and what RabbitMQ's management told."""
+    place = redact(settings.broker_url)
+    on_rabbit = urlsplit(settings.broker_url).scheme in {"amqp", "amqps"}
+    managed = await ask_management(settings) if on_rabbit else None
+    try:
+        async with open_store_and_broker(settings) as (store, broker):
+            found = await _jobs(place, store, broker)
+            if managed is None:
+                found += await _streams(store.redis, settings)
+    except OperatorError as error:
+        found = [_refused(error)]
+    except (InferqError, ResponseError) as error:
+        found = [wrong("broker", f"{place}: {first_line(error)}", BROKER_AWAY)]
+    if managed is not None:
+        found += await _rabbit(settings, managed)
+    return found, managed
+
+
+async def _jobs(place: str, store: Store, broker: Broker) -> list[Finding]:
+    depth, dead = await broker.depth(), await broker.dead_count()
+    stray = await strays(store, broker)
+    if stray:
+        detail = f"{place}: {counted(len(stray), 'open job')} in none of its queues, such as {stray[0]}"
+        cure = "the ingress publishes them again within a minute; was INFERQ_BROKER_URL changed while jobs waited?"
+        return [wrong("broker", detail, cure)]
+    hint = "; see `inferq dead list`" if dead else ""
+    waiting = counted(depth, "job waits", "jobs wait")
+    return [ok("broker", f"{place}: {waiting}, {counted(dead, 'dead letter')}{hint}")]
+
+
+def _refused(error: OperatorError) -> Finding:
+    """Say which argument of a queue differs, in the broker's words, where it is that."""
+    finding = of_error("broker", error)
+    if not isinstance(error.__cause__, AMQPError) or " - " not in str(error.__cause__):
+        return finding
+    said = first_line(error.__cause__).partition(" - ")[2]
+    return wrong("broker", f"{finding.detail}: {said}", finding.cure)
+
+
+async def _streams(redis: Client, settings: Settings) -> list[Finding]:
+    """Look at each stream's group: who reads it, and what those hold that no longer live."""
+    names, told, found = settings.names, [], []
+    for queue in names.queues():
+        async with translated("answer"):
+            length = int(await redis.commands.call("XLEN", queue))
+            consumers = [
+                _fields(row) for row in await redis.commands.call("XINFO", "CONSUMERS", queue, GROUP)
+            ]
+            leases = [
+                bool(await redis.commands.call("EXISTS", names.lease(bytes(one["name"]).decode())))
+                for one in consumers
+            ]
+        held = sum(int(one["pending"]) for one in consumers)
+        gone = sum(int(one["pending"]) for one, lives in zip(consumers, leases, strict=True) if not lives)
+        if not any(leases):
+            detail = f"nobody consumes {queue}, and {counted(length, 'job waits', 'jobs wait')} there"
+            found.append(wrong("queues", detail, "start a batcher: `inferq up`, or `python -m batcher`"))
+        elif gone:
+            detail = f"{counted(gone, 'job')} of {queue} are in the hands of a batcher that is gone"
+            found.append(note("queues", detail, "others take them over within seconds: look again"))
+        told.append(
+            f"{queue}: {length - held} ready, {held} unacknowledged, {counted(sum(leases), 'consumer')}"
+        )
+    return found or [ok("queues", "; ".join(told))]
+
+
+async def _rabbit(settings: Settings, managed: Management) -> list[Finding]:
+    found = [judge_management(managed.url, managed.missing, managed.version)]
+    names, connection = settings.names, None
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            connection = await aio_pika.connect(
+                settings.broker_url, client_properties={"connection_name": "inferq doctor"}
+            )
+            channel = await connection.channel()
+            work = [await _count(channel, queue) for queue in names.queues()]
+            dropped = await _count(channel, names.dropped_queue)
+        taken = await _takes(channel)
+    except (AMQPError, OSError, EOFError, TimeoutError, RuntimeError):
+        # What keeps us from looking was said of the broker itself, or a queue is missing, which it says too.
+        return found
+    finally:
+        if connection is not None:
+            # One that is blocked may not answer.
+            with suppress(AMQPError, OSError, TimeoutError, RuntimeError):
+                async with asyncio.timeout(CLOSE_S):
+                    await connection.close()
+    return [*judge_queues(work, dropped, managed.queues), *judge_nodes(managed.nodes, taken=taken), *found]
+
+
+async def _count(channel: AbstractChannel, name: str) -> QueueCount:
+    declared = (await channel.declare_queue(name, passive=True)).declaration_result
+    return QueueCount(name=name, ready=declared.message_count or 0, consumers=declared.consumer_count or 0)
+
+
+async def _takes(channel: AbstractChannel) -> bool:
+    """Say whether the broker confirms a message, which goes to no queue and is dropped."""
+    try:
+        async with asyncio.timeout(CONFIRM_S):
+            await channel.default_exchange.publish(
+                aio_pika.Message(b""), routing_key="inferq.doctor.nowhere", mandatory=False
+            )
+    except TimeoutError:
+        return False
+    return True
+
+
+def _fields(row: list[Any]) -> dict[str, Any]:
+    return {bytes(row[index]).decode(): row[index + 1] for index in range(0, len(row), 2)}
