@@ -43,8 +43,9 @@ class Pulse:
 
     def __init__(self, *, stall_s: float) -> None:
         self._stall_s = stall_s
+        # No progress of a batcher: the first look begins the count.
         self._progress = -1
-        self._seen_s: float | None = None
+        self._seen_s = 0.0
         self._still_s = 0.0
 
     def look(self, sight: Sight, now_s: float) -> str:
@@ -53,7 +54,7 @@ class Pulse:
         moved, self._progress = sight.progress != self._progress, sight.progress
         if moved or sight.excuse or not (sight.in_hand or sight.queued):
             self._still_s = 0.0
-        elif before_s is not None:
+        else:
             self._still_s += min(max(0.0, now_s - before_s), MOST_STEP_S)
         if self._still_s <= self._stall_s:
             return ""

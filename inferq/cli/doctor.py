@@ -1,5 +1,6 @@
 """`inferq doctor`: what is wrong, and the cure."""
 
+import logging
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ async def _doctor(state_dir: Path | None, url: str | None, key: str | None, *, a
     from inferq.cli.examining.finding import Finding, Grade
     from inferq.cli.examining.layout import lines, verdict
 
+    # What libraries log about that which is wrong is not for who reads the findings.
+    logging.getLogger().addHandler(logging.NullHandler())
     place = None if url is None else Endpoint(url=checked_url(url), key=key)
     found: list[Finding] = []
     with progress("examining") as shown:

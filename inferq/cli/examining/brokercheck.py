@@ -132,12 +132,16 @@ async def _count(channel: AbstractChannel, name: str) -> QueueCount:
 
 
 async def _takes(channel: AbstractChannel) -> bool:
-    """Say whether the broker confirms a message, which goes to no queue and is dropped."""
+    """Say whether the broker confirms messages, which go to no queue and are dropped.
+
+    One that is in alarm takes the first of a connection, and then reads no more from it.
+    """
     try:
         async with asyncio.timeout(CONFIRM_S):
-            await channel.default_exchange.publish(
-                aio_pika.Message(b""), routing_key="inferq.doctor.nowhere", mandatory=False
-            )
+            for _ in range(2):
+                await channel.default_exchange.publish(
+                    aio_pika.Message(b""), routing_key="inferq.doctor.nowhere", mandatory=False
+                )
     except TimeoutError:
         return False
     return True
