@@ -48,7 +48,8 @@ async def look_at_broker(settings: Settings) -> tuple[list[Finding], Management 
     except OperatorError as error:
         found = [_refused(error)]
     except (InferqError, ResponseError) as error:
-        found = [wrong("broker", f"{place}: {first_line(error)}", BROKER_AWAY)]
+        said = first_line(error)
+        found = [wrong("broker", said if place in said else f"{place}: {said}", BROKER_AWAY)]
     if managed is not None:
         found += await _rabbit(settings, managed)
     return found, managed
@@ -116,7 +117,7 @@ async def _rabbit(settings: Settings, managed: Management) -> list[Finding]:
         taken = await _takes(channel)
     except (AMQPError, OSError, EOFError, TimeoutError, RuntimeError):
         # What keeps us from looking was said of the broker itself, or a queue is missing, which it says too.
-        return found
+        return found if connection is not None else []
     finally:
         if connection is not None:
             # One that is blocked may not answer.

@@ -61,7 +61,7 @@ async def examine(
     try:
         settings = require_servers(settings)
     except OperatorError as error:
-        yield [wrong("redis", "no Redis is named", str(error))]
+        yield [of_error("redis", error)]
     else:
         found, told = await look_at_redis(settings)
         yield found

@@ -84,9 +84,11 @@ def look_at_ports(services: Sequence[RunningService], supervisor: int | None) ->
 
 
 async def look_at_batcher(service: RunningService) -> list[Finding]:
-    """Ask a batcher, past the queue, how it is and whether its engine runs."""
+    """Ask a batcher, past the queue, how it is and whether its engine runs; nothing where nobody answers."""
     # Once a batcher answers calls by itself, a job is sent to it here as well.
     answer = await ask(service.host, service.port, "/health")
+    if answer.status == 0:
+        return []
     said, place = _object(answer), f"{service.name} at {service.host}:{service.port}"
     if "healthy" not in said:
         cure = f"see the finding {service.name} above"
