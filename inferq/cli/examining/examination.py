@@ -1,5 +1,6 @@
 """All that `inferq doctor` looks at, in its order; a check whose ground is missing is left out."""
 
+import asyncio
 import os
 import platform
 import sys
@@ -25,7 +26,7 @@ from inferq.cli.examining.services import (
 )
 from inferq.connection import target
 from inferq.errors import InferqError, OperatorError
-from inferq.heartbeats import BatcherBeat, IngressBeat, living
+from inferq.heartbeats import EVERY_S, BatcherBeat, IngressBeat, living
 from inferq.ports import LOOPBACK
 from inferq.redis import connect
 from inferq.runfile import default_state_dir
@@ -34,6 +35,7 @@ from inferq.settings import Settings, require_servers, unknown
 MIN_PYTHON: Final = (3, 11)
 SAMPLE: Final = "everything works as it should"
 JOB_S: Final = 30.0
+NEXT_SIGN_S: Final = EVERY_S + 0.5
 
 
 async def examine(
@@ -114,6 +116,11 @@ async def _living(settings: Settings, told: Told) -> tuple[list[BatcherBeat], di
         # By Redis's clock: by ours, were it wrong, all would look dead.
         now_ms = time.time() * 1000 + told.ahead_ms
         batchers = await living(redis, settings.names.batchers, BatcherBeat, now_ms)
+        if not all(beat.digest for beat in batchers):
+            # One that has just become ready says so with its next life sign.
+            await asyncio.sleep(NEXT_SIGN_S)
+            now_ms = time.time() * 1000 + told.ahead_ms
+            batchers = await living(redis, settings.names.batchers, BatcherBeat, now_ms)
         ingresses = await living(redis, settings.names.ingresses, IngressBeat, now_ms)
         signs_ms = {beat.id: beat.at_ms - now_ms for beat in batchers}
         signs_ms |= {beat.id: beat.at_ms - now_ms for beat in ingresses}
