@@ -89,7 +89,7 @@ async def assemble(
         cost_wide=str(planner.wide.cost) if planner.wide is not None else None,
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
-    ledger = Ledger(store)
+    ledger = Ledger(store, tally.stepped)
     worker = Worker(
         planner=planner,
         intake=Intake(

@@ -3,7 +3,7 @@
 Rules:
 
 1. It is stuck when work waits, in its hands or in its queues, and nothing has moved for ``stall_s``. A batch that ended
-   in whatever way moved something, and so did a job that ended; taking messages in is no progress.
+   in whatever way moved something, and so did a step of a job that the store took; taking messages in is no progress.
 2. What keeps it from working is no fault of its own: while Redis or the broker is away, or the engine is loaded or
    replaced, nothing is counted, and afterwards the count begins anew.
 3. Without work there is nothing to count.

@@ -97,6 +97,10 @@ class Tally:
         """A result was looked for in the cache."""
         self._lookups.labels("local", "hit" if hit else "miss").inc()
 
+    def stepped(self) -> None:
+        """Redis or the broker took a step of a job."""
+        self.progress += 1
+
     def failed(self) -> None:
         """A batch ended without an answer."""
         self._moved()

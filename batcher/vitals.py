@@ -14,7 +14,7 @@ from batcher.pulse import Pulse, Sight
 from batcher.tally import Tally
 from batcher.worker import Worker
 from inferq.broker.base import Broker, Consumer
-from inferq.errors import Unavailable
+from inferq.errors import InferqError, Unavailable
 from inferq.store import Store
 
 LOOK_S: Final = 1.0
@@ -71,7 +71,7 @@ class Vitals:
             self._counted_s = self._clock()
             try:
                 self._depth = await self._broker.depth()
-            except Unavailable:
+            except InferqError:
                 self._depth = None
         return self._depth
 

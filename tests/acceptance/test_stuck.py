@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 
+from inferq.cli.examining.services import look_at_service
+from inferq.runfile import RunningService
 from tests.acceptance.conftest import StartPipeline
 from tests.acceptance.running import Up
 from tests.support import eventually
@@ -43,6 +45,9 @@ async def test_a_frozen_engine_fails_liveness_and_the_batcher_is_replaced(
     status, health = await asked(up, "/health")
     assert (status, health["healthy"], health["jobs_in_hand"]) == (503, False, 1)
     assert "nothing has moved" in health["reason"]
+    (entry,) = [one for one in up.run_file["services"] if one["name"] == "batcher-1"]
+    (found,) = await look_at_service(RunningService(**entry))
+    assert " is stuck: nothing has moved for " in found.detail
 
     def replaced() -> bool:
         return up.pid("batcher-1") not in (0, batcher)

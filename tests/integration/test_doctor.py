@@ -31,7 +31,7 @@ from inferq.runfile import RunningService
 from inferq.settings import Settings, load
 from inferq.valkey import EmbeddedValkey
 from tests.deployment import delete_queues
-from tests.rabbitalarm import memory_alarm
+from tests.rabbitalarm import control, memory_alarm
 from tests.support import eventually
 
 PASSWORD = "not-the-password"
@@ -226,6 +226,56 @@ async def test_a_memory_alarm_is_named(amqp: Callable[..., Settings], rabbit_nod
     assert managed is not None
     assert managed.ahead_ms is not None
     assert abs(managed.ahead_ms) < 2_000
+
+
+async def test_a_disk_alarm_is_named(amqp: Callable[..., Settings], rabbit_node: PrivateRabbit) -> None:
+    """With what is free and what the broker wants; it is over when the broker wants no more than there is."""
+    settings = amqp()
+    await control(rabbit_node, ["set_disk_free_limit", "1000000GB"])
+    try:
+
+        async def alarm() -> Finding | None:
+            found = [one for one in (await look_at_broker(settings))[0] if one.name == "alarms"]
+            return found[0] if found and "of its disk are free" in found[0].detail else None
+
+        named = await eventually(alarm, 40.0, what="the alarm")
+        assert (named.grade, "disk_free_limit" in named.cure) == (Grade.WRONG, True)
+    finally:
+        await control(rabbit_node, ["set_disk_free_limit", "50MB"])
+
+    async def over() -> bool:
+        return only((await look_at_broker(settings))[0], "alarms").grade is Grade.OK
+
+    # Others use this node.
+    await eventually(over, 40.0, what="the end of the alarm")
+
+
+async def test_a_policy_that_takes_jobs_away_is_named(
+    amqp: Callable[..., Settings], rabbit_node: PrivateRabbit
+) -> None:
+    """Beside the queues that nobody consumes; it is gone once it is cleared."""
+    settings = amqp()
+    found, _ = await look_at_broker(settings)
+    idle = [one.detail for one in found if one.name == "queues"]
+    assert [detail.startswith("nobody consumes ") for detail in idle] == [True, True]
+    policy = f"{settings.namespace}ttl"
+    await control(
+        rabbit_node,
+        ["set_policy", "--apply-to", "queues", policy, f"^{settings.namespace}", '{"message-ttl":86400000}'],
+    )
+    try:
+
+        async def named() -> list[Finding]:
+            found, _ = await look_at_broker(settings)
+            return [one for one in found if f"the policy {policy} sets message-ttl" in one.detail]
+
+        first = (await eventually(named, 30.0, what="the policy"))[0]
+        assert (first.grade, first.cure.split(",")[0]) == (
+            Grade.WRONG,
+            f"run `rabbitmqctl clear_policy {policy}`",
+        )
+    finally:
+        await control(rabbit_node, ["clear_policy", policy])
 
 
 async def test_a_wrong_login_at_rabbitmq_is_said(amqp: Callable[..., Settings], rabbit_url: str) -> None:

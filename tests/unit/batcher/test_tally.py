@@ -161,13 +161,14 @@ def test_it_knows_how_far_into_each_queue_it_has_seen() -> None:
 
 
 def test_whatever_moves_raises_the_progress() -> None:
-    """Batches that ended in any way and jobs that ended do; jobs that are taken in are requests, and no progress."""
+    """Batches and jobs that ended, and steps that were taken, do; jobs that come in are requests alone."""
     tally = Tally(Metrics())
     tally.admitted(1_250.0)
     tally.admitted(-3.0)
     assert (tally.requests, tally.lag_ms, tally.progress) == (2, 0.0, 0)
     tally.ran(batch(3), predicted_ms=1.0)
     tally.failed()
+    tally.stepped()
     tally.ended(Status.DONE, 1)
     tally.ended(Status.DONE, 0)
-    assert tally.progress == 3
+    assert tally.progress == 4
