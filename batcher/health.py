@@ -1,11 +1,11 @@
 """What `GET /health` says of a batcher, reckoned from its counts. Pure."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from batcher.policy import CloseReason
-from inferq.heartbeats import BatchTotals, CacheTotals
 
 _BY_TIME: Final = (CloseReason.WINDOW, CloseReason.SLO)
 _BY_SIZE: Final = (CloseReason.FULL, CloseReason.TOKENS)
@@ -46,23 +46,22 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     engine_restarts: int
 
 
-def batch_processor(totals: BatchTotals) -> BatchProcessor:
-    """Return what the totals say of the batches."""
-    rows = sum(int(size) * count for size, count in totals.size_histogram.items())
+def batch_processor(sizes: Mapping[str, int], reasons: Mapping[str, int]) -> BatchProcessor:
+    """Return what is said of batches; ``sizes`` and ``reasons`` count them by their rows and by why they closed."""
+    batches, rows = sum(sizes.values()), sum(int(size) * count for size, count in sizes.items())
     return BatchProcessor(
-        total_batches=totals.count,
-        avg_batch_size=round(rows / totals.count, 3) if totals.count else 0.0,
-        timeout_batches=sum(totals.close_reasons.get(reason, 0) for reason in _BY_TIME),
-        full_batches=sum(totals.close_reasons.get(reason, 0) for reason in _BY_SIZE),
+        total_batches=batches,
+        avg_batch_size=round(rows / batches, 3) if batches else 0.0,
+        timeout_batches=sum(reasons.get(reason, 0) for reason in _BY_TIME),
+        full_batches=sum(reasons.get(reason, 0) for reason in _BY_SIZE),
     )
 
 
-def hit_rate(cache: CacheTotals) -> float:
+def hit_rate(hits: int, misses: int) -> float:
     """Return how many of the lookups found a result, from 0 to 1."""
-    lookups = cache.hits + cache.misses
-    return round(cache.hits / lookups, 4) if lookups else 0.0
+    return round(hits / (hits + misses), 4) if hits + misses else 0.0
 
 
-def reason_of(checks: dict[str, str], stuck: str) -> str:
+def reason_of(checks: Mapping[str, str], stuck: str) -> str:
     """Say what is not well: that nothing moves, else the parts that are not ok; nothing when all is."""
     return stuck or ", ".join(f"{part}: {state}" for part, state in checks.items() if state != "ok")

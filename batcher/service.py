@@ -206,14 +206,15 @@ class Service:
     async def _health(self, _: Request) -> Response:
         checks, stuck, depth = await self._checks(), self._vitals.stuck(), await self._vitals.depth()
         reason, entry, engine = reason_of(checks, stuck), self._entry(), self._engine
+        totals = entry.batches
         said = Health(
             healthy=not reason,
             node_id=self._id,
             total_requests=self._tally.requests,
             cache_hits=entry.cache.hits,
             cache_size=len(self._assembly.cache) if self._assembly is not None else 0,
-            cache_hit_rate=hit_rate(entry.cache),
-            batch_processor=batch_processor(entry.batches),
+            cache_hit_rate=hit_rate(entry.cache.hits, entry.cache.misses),
+            batch_processor=batch_processor(totals.size_histogram, totals.close_reasons),
             reason=reason,
             state=entry.state,
             model=entry.model,
