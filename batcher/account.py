@@ -1,4 +1,4 @@
-"""What a batcher says of itself in its heartbeat."""
+"""What a batcher says of itself: in its heartbeat, and at `GET /health`."""
 
 import time
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import Final
 
 from batcher.assembly import Assembly
 from batcher.engine import Engine
+from batcher.health import Health, batch_processor, hit_rate
 from batcher.tally import Tally
 from inferq.heartbeats import BatcherBeat, BatcherCache
 from inferq.settings import Settings
@@ -63,6 +64,32 @@ def account(
         min(MOST_RATE, assembly.planner.capacity_rate(round(tally.tokens_per_job))),
     )
     return entry
+
+
+def health(
+    entry: BatcherBeat, tally: Tally, *, engine: Engine | None, reason: str, depth: int | None
+) -> Health:
+    """Return how the batcher of this heartbeat is; ``reason`` says what is not well, ``depth`` how many jobs wait."""
+    return Health(
+        healthy=not reason,
+        node_id=entry.id,
+        total_requests=tally.requests,
+        cache_hits=entry.cache.hits,
+        cache_size=entry.cache.size,
+        cache_hit_rate=hit_rate(entry.cache.hits, entry.cache.misses),
+        batch_processor=batch_processor(entry.batches.size_histogram, entry.batches.close_reasons),
+        reason=reason,
+        state=entry.state,
+        model=entry.model,
+        device=entry.device,
+        digest=entry.digest,
+        jobs_in_hand=len(entry.held),
+        queue_depth=depth,
+        queue_lag_ms=tally.lag_ms,
+        last_progress_s=entry.last_progress_s,
+        engine_pid=engine.pid if engine is not None else None,
+        engine_restarts=engine.restarts if engine is not None else 0,
+    )
 
 
 def _state(engine: Engine | None, assembly: Assembly | None) -> str:

@@ -116,7 +116,7 @@ async def assemble(
         cost_wide=str(planner.wide.cost) if planner.wide is not None else None,
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
-    ledger = Ledger(store)
+    ledger = Ledger(store, tally.stepped)
     patience = Patience(timeout_ms=settings.engine_timeout_ms, hang_factor=settings.hang_factor)
     canary, canary_length = _canary(engine, reader, loaded, warmth)
     circuit = EngineCircuit(

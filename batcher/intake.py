@@ -76,6 +76,7 @@ class Intake:
         """Return what is to be done with a job that is not in our hands yet."""
         job, arrived_s, arrived_ms, begun_s = origin.job, self._clock(), wall_ms(), self._clock()
         self._wall.see(arrived_s, arrived_ms, begun_s)
+        self._tally.admitted(arrived_ms - job.created_ms)
         key, read, known, tokenize_ms, lookup_s = None, NOT_READ, None, 0.0, 0.0
         if self._cache is not None and job.cache:
             sought_s = self._clock()

@@ -25,10 +25,11 @@ Value = TypeVar("Value")
 
 
 class Ledger:
-    """The store, and the consumer whose deliveries are settled."""
+    """The store, and the consumer whose deliveries are settled; ``stepped`` is called whenever a server took a step."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, stepped: Callable[[], None] = lambda: None) -> None:
         self.store = store
+        self._stepped = stepped
         self._consumer: Consumer | None = None
 
     def attach(self, consumer: Consumer) -> None:
@@ -54,8 +55,11 @@ class Ledger:
         backoff = Backoff()
         while True:
             try:
-                return await act()
+                value = await act()
             except Unavailable as error:
                 if backoff.tries == 0:
                     _log.warning("ledger.waiting", error=error.detail)
                 await asyncio.sleep(backoff.next_s())
+            else:
+                self._stepped()
+                return value

@@ -145,6 +145,7 @@ class Runner:
             return
         finally:
             self.off(turn)
+        self._tally.failed()
         if verdict is Verdict.RESTS:
             findings.unrun += [*turn.jobs, *turn.twins]
         elif verdict is Verdict.ENGINE:

@@ -6,18 +6,25 @@ SIGTERM ends the process. From SIGTERM to the end it takes less than ten seconds
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
 import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from batcher.account import account
+from batcher.account import account, health
 from batcher.assembly import Assembly, Reader, assemble, make_engine
 from batcher.engine import Engine
+from batcher.health import reason_of
+from batcher.pulse import Pulse, stall_limit_s
 from batcher.shardkeeper import ShardKeeper
 from batcher.tally import Tally
 from batcher.tokenizer import open_tokenizer
+from batcher.vitals import Vitals
 from batcher.worker import Worker
 from inferq.awaycures import away_cures
 from inferq.background import end, spawn
@@ -61,6 +68,8 @@ class Service:
             self._redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s
         )
         self._broker = make_broker(settings, self._store)
+        pulse = Pulse(stall_s=stall_limit_s(settings.stall_s, settings.engine_timeout_ms))
+        self._vitals = Vitals(pulse, self._tally, self._store, self._broker, self._queues)
         self._engine: Engine | None = None
         self._assembly: Assembly | None = None
         self._consumer: Consumer | None = None
@@ -74,16 +83,17 @@ class Service:
             OperatorError: the model cannot be loaded, or the broker refuses us.
         """
         server_stop = asyncio.Event()
-        server = make_server(
-            probe_app(self._metrics, self._checks, self._facts), metrics=self._metrics, graceful_s=1
-        )
+        beside_probes = [Route("/health", self._health)]
+        app = probe_app(self._metrics, self._checks, self._facts, self._vitals.stuck, beside=beside_probes)
+        server = make_server(app, metrics=self._metrics, graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beating = asyncio.create_task(self._beat(), name="heartbeat")
+        watching = asyncio.create_task(self._vitals.watch(), name="vitals")
         try:
             if await self._unless_stopped(self._prepare()) and await self._unless_stopped(self._consume()):
                 await self._work()
         finally:
-            await end(beating)
+            await end(beating, watching)
             if self._engine is not None:
                 await self._engine.stop()
             with suppress(TimeoutError, Unavailable):
@@ -134,6 +144,8 @@ class Service:
                     _log.warning("batcher.broker_away", error=error.detail, cure=cure)
                 await asyncio.sleep(backoff.next_s())
             else:
+                assert self._consumer is not None, "it was begun above"
+                self._vitals.attach(self._assembly, self._consumer)
                 return
 
     async def _consume_all(self, worker: Worker) -> None:
@@ -251,6 +263,22 @@ class Service:
             assembly=self._assembly,
             shards=self._shards.consumed if self._shards is not None else (),
         )
+
+    async def _health(self, _: Request) -> Response:
+        checks, stuck, depth = await self._checks(), self._vitals.stuck(), await self._vitals.depth()
+        said = health(
+            self._account(), self._tally, engine=self._engine, reason=reason_of(checks, stuck), depth=depth
+        )
+        status = 200 if said.healthy else 503
+        return Response(msgspec.json.encode(said), status_code=status, media_type="application/json")
+
+    def _queues(self) -> Sequence[str]:
+        """Name the queues whose jobs are ours to run now."""
+        names, model = self._settings.names, self._settings.served
+        if not self._settings.by_hash:
+            return names.queues(model)
+        shards = self._shards.consumed if self._shards is not None else ()
+        return [queue for shard in shards for queue in names.shard_queues(model, shard)]
 
     async def _beat(self) -> None:
         while True:

@@ -26,6 +26,10 @@ class Tally:
         self.totals = BatchTotals()
         self.seen_ms: dict[str, int] = {}
         self.progress_s = time.monotonic()
+        # Rises with whatever moves: its liveness is judged by it.
+        self.progress = 0
+        self.requests = 0
+        self.lag_ms: float | None = None
         self._ended: deque[tuple[float, int]] = deque(maxlen=10_000)
         self._jobs = {status: metrics.jobs.labels(status) for status in _COUNTED}
         self._sizes = metrics.sizes("batch_size", "Rows of a batch")
@@ -54,6 +58,11 @@ class Tally:
         """A job went back into its queue, which is seen no further than to there."""
         self.seen_ms[queue] = min(created_ms, self.seen_ms.get(queue, created_ms))
 
+    def admitted(self, lag_ms: float) -> None:
+        """A job was taken in that is so old."""
+        self.requests += 1
+        self.lag_ms = max(0.0, lag_ms)
+
     def closed(self, age_s: float) -> None:
         """A batch closed; its oldest job had waited so long in the window."""
         self.totals.window_age_ms += age_s * 1000
@@ -78,7 +87,7 @@ class Tally:
         self._inference.observe(batch.answer.compute_ms / 1000)
         self._predicted.observe(predicted_ms / 1000)
         self._twins.inc(len(batch.twins))
-        now_s = self.progress_s = time.monotonic()
+        now_s = self._moved()
         self._recent_inference.add(batch.answer.compute_ms, now_s)
         observe, remember = self._queue_wait.observe, self._recent_wait.add
         for item in (*batch.items, *batch.twins):
@@ -106,6 +115,14 @@ class Tally:
         """The cache keeps so many results now."""
         self._kept.set(results)
 
+    def stepped(self) -> None:
+        """Redis or the broker took a step of a job."""
+        self.progress += 1
+
+    def failed(self) -> None:
+        """A batch ended without an answer."""
+        self._moved()
+
     def split(self) -> None:
         """A batch failed and is split."""
         self.totals.splits += 1
@@ -129,8 +146,7 @@ class Tally:
         """Jobs reached a final status."""
         if jobs:
             self._jobs[status].inc(jobs)
-            self._ended.append((time.monotonic(), jobs))
-            self.progress_s = time.monotonic()
+            self._ended.append((self._moved(), jobs))
 
     def took(self, total_ms: float) -> None:
         """A job has its result, so long after it was accepted."""
@@ -161,6 +177,11 @@ class Tally:
     def tokens_per_job(self) -> float:
         """Tokens of a job, on average; 1 before any."""
         return max(1.0, self.totals.tokens / self.totals.jobs) if self.totals.jobs else 1.0
+
+    def _moved(self) -> float:
+        self.progress += 1
+        self.progress_s = time.monotonic()
+        return self.progress_s
 
     def _ended_within(self, seconds: float) -> int:
         now = time.monotonic()

@@ -33,7 +33,7 @@ from inferq.servicechild import OnLine, ServiceChild, service_argv
 from inferq.settings import Settings, require_servers, to_environ, with_values
 from inferq.startports import checked_ports, port_cure, with_free_ports
 from inferq.summing import SUMMING_VARIABLES, empty_folder
-from inferq.supervisor import Child, ChildState, Supervisor
+from inferq.supervisor import Child, ChildState, Stuck, Supervisor, never
 from inferq.valkey import EmbeddedValkey
 from inferq.webhooks.secretkeeper import kept_secret
 
@@ -238,7 +238,7 @@ class LocalPipeline:
             cures=away_cures(self._wanted),
         )
         self._services.append(service)
-        self._supervise(place.name, service)
+        self._supervise(place.name, service, service.stuck)
         return service
 
     async def _ready(self, settings: Settings) -> None:
@@ -269,8 +269,8 @@ class LocalPipeline:
                 return
         self._say("RabbitMQ does not have its queues on disk yet; a kill of it now might lose them")
 
-    def _supervise(self, name: str, child: Child) -> None:
-        self._supervisors[name] = Supervisor(name, child, say=self._say)
+    def _supervise(self, name: str, child: Child, stuck: Stuck = never) -> None:
+        self._supervisors[name] = Supervisor(name, child, say=self._say, stuck=stuck)
 
     def _keep(self, name: str) -> None:
         self._keeping.append(asyncio.create_task(self._supervisors[name].keep(), name=f"keep-{name}"))

@@ -140,6 +140,9 @@ OPTIONS: tuple[Option, ...] = (
            help="after which a half-open circuit breaker closes"),
     Option(field="breaker_probes", default="2", parse=allowed.integer(1, 1000), unit="calls",
            help="that a half-open circuit breaker lets through at a time"),
+    Option(field="stall_s", default="0", parse=allowed.integer(0, 86_400), unit="s",
+           help="how long nothing may move in a batcher while work waits before its liveness fails; 0: twice the"
+                " engine's time and 30 s, 60 s at least"),
     Option(field="result_ttl_s", default="3600", parse=allowed.integer(1, 31_536_000), unit="s",
            help="how long a final record is kept"),
     Option(field="job_ttl_s", default="86400", parse=allowed.integer(1, 31_536_000), unit="s",

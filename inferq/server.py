@@ -22,10 +22,13 @@ from inferq.telemetry import METRICS_TYPE, Metrics
 
 Checks = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 About = Callable[[], Mapping[str, Any]]
+Stuck = Callable[[], str]
 
 # A client that acknowledges nothing of what was sent, or has no room for it, is gone after so long. Left to itself the
 # system tries for a quarter of an hour; and what does not fill our buffers no sweep sees.
 UNTAKEN_MS: Final = 60_000
+STUCK: Final = "stuck"
+"""What `/healthz` says of a process in which nothing moves."""
 # How often uvicorn looks up from serving.
 TICK_S: Final = 0.1
 
@@ -109,13 +112,19 @@ def listen(host: str, port: int, *, setting: str, shared: bool = False) -> socke
     return listener
 
 
-def probe_routes(metrics: Metrics, checks: Checks, about: About = dict) -> list[BaseRoute]:
+def probe_routes(
+    metrics: Metrics, checks: Checks, about: About = dict, stuck: Stuck = str
+) -> list[BaseRoute]:
     """Return `/healthz`, `/readyz` and `/metrics`; ``checks`` names each part with "ok" or what is wrong.
 
-    ``about`` is what else `/readyz` says: facts that do not make a process unready.
+    ``about`` is what else `/readyz` says: facts that do not make a process unready. ``stuck`` says why the process
+    should be started anew, if it should.
     """
 
     async def healthz(_: Request) -> Response:
+        if reason := stuck():
+            body = msgspec.json.encode({"status": STUCK, "reason": reason})
+            return Response(body, status_code=503, media_type="application/json")
         return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def readyz(_: Request) -> Response:
@@ -128,9 +137,16 @@ def probe_routes(metrics: Metrics, checks: Checks, about: About = dict) -> list[
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", exposition)]
 
 
-def probe_app(metrics: Metrics, checks: Checks, about: About = dict) -> Starlette:
-    """Make an application that answers the probes alone."""
-    return Starlette(routes=probe_routes(metrics, checks, about))
+def probe_app(
+    metrics: Metrics,
+    checks: Checks,
+    about: About = dict,
+    stuck: Stuck = str,
+    *,
+    beside: Sequence[BaseRoute] = (),
+) -> Starlette:
+    """Make an application that answers the probes, and what is ``beside`` them."""
+    return Starlette(routes=[*probe_routes(metrics, checks, about, stuck), *beside])
 
 
 async def readiness(checks: Checks, about: About = dict) -> tuple[int, bytes]:

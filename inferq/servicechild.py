@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from inferq.childprocess import ChildProcess
 from inferq.errors import OperatorError
 from inferq.probe import ask, reachable
@@ -25,6 +27,11 @@ _REPORT_MOST_S: Final = 60.0
 _LONGEST_LINE: Final = 16_384
 _DRAIN_S: Final = 1.0
 _QUIET_S: Final = 0.1
+
+
+class _Liveness(msgspec.Struct):
+    status: str
+    reason: str = ""
 
 
 class ServiceChild:
@@ -95,6 +102,15 @@ class ServiceChild:
             if telling.due(now):
                 say(f"{self.name} is not ready yet ({answer.complaint})")
             await asyncio.sleep(_POLL_S)
+
+    async def stuck(self) -> str:
+        """Return why it is stuck, by its own word; nothing while it is not, or does not answer."""
+        answer = await ask(self.host, self.port, "/healthz")
+        try:
+            said = msgspec.json.decode(answer.body, type=_Liveness)
+        except msgspec.DecodeError:
+            return ""
+        return said.reason if answer.status == 503 and said.status == "stuck" else ""
 
     def _with_cure(self, complaint: str) -> str:
         cure = next((cure for part, cure in self._cures.items() if f"{part}: " in complaint), "")

@@ -65,6 +65,7 @@ class Settings:
     breaker_open_ms: int
     breaker_successes: int
     breaker_probes: int
+    stall_s: int
     result_ttl_s: int
     job_ttl_s: int
     batchers: int

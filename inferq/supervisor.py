@@ -1,21 +1,40 @@
 """Keeps one child alive: when it dies it is started again, ever more slowly while it keeps dying.
 
+One that says of itself, twice in a row, that it is stuck is ended: SIGTERM, then SIGKILL. One that does not answer is
+left alone, since a busy machine may hold any process up.
+
 The waits double from 0.2 s to 10 s; a child that lived for a minute has its deaths forgotten.
 """
 
 import asyncio
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from inferq.background import end
 from inferq.backoff import Backoff
+from inferq.childprocess import our_child
 from inferq.errors import OperatorError
 from inferq.servicechild import how_it_ended
 
 FIRST_WAIT_S: Final = 0.2
 MOST_WAIT_S: Final = 10.0
 FORGIVEN_AFTER_S: Final = 60.0
+LOOK_EVERY_S: Final = 5.0
+# More than a service takes from SIGTERM to its end.
+ENDS_WITHIN_S: Final = 15.0
+
+Stuck = Callable[[], Awaitable[str]]
+"""Says why a child is stuck, or nothing while it is not known to be."""
+
+
+async def never() -> str:
+    """Say that a child is not known to be stuck: for those that cannot tell."""
+    return ""
 
 
 class Child(Protocol):
@@ -52,12 +71,15 @@ class Supervisor:
         child: Child,
         *,
         say: Callable[[str], None],
+        stuck: Stuck = never,
+        look_every_s: float = LOOK_EVERY_S,
         backoff: Backoff | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.child = child
         self._say = say
+        self._stuck, self._look_every_s = stuck, look_every_s
         self._backoff = backoff or Backoff(first_s=FIRST_WAIT_S, most_s=MOST_WAIT_S)
         self._clock_s = clock_s
         self._restarts = 0
@@ -76,10 +98,34 @@ class Supervisor:
         """Start the child again whenever it dies, until cancelled or retired; the child is then left as it is."""
         while not self._retired:
             begun_s = self._clock_s()
-            code = await self.child.wait()
+            watching = asyncio.create_task(self._watch(), name=f"watch-{self.name}")
+            try:
+                code = await self.child.wait()
+            finally:
+                await end(watching)
             if self._clock_s() - begun_s >= FORGIVEN_AFTER_S:
                 self._backoff.reset()
             await self._revive(f"died with {how_it_ended(code)}")
+
+    async def _watch(self) -> None:
+        """End the child once it is stuck."""
+        complaints = 0
+        while complaints < 2:
+            await asyncio.sleep(self._look_every_s)
+            reason = await self._stuck()
+            complaints = complaints + 1 if reason else 0
+        if self._retired:
+            return
+        self._say(f"{self.name} is stuck ({reason}): it is ended")
+        self._signal(signal.SIGTERM)
+        await asyncio.sleep(ENDS_WITHIN_S)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        pid = self.child.pid
+        if pid is not None and our_child(pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     async def _revive(self, what: str) -> None:
         while not self._retired:

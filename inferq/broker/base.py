@@ -163,6 +163,9 @@ class Broker(Protocol):
     async def depth(self) -> int:
         """Count the jobs that wait in all queues."""
 
+    async def waiting(self, queues: Sequence[str]) -> int:
+        """Count the jobs that wait in these queues, each of which is asked."""
+
     @property
     def counted(self) -> Counted:
         """What waited when it was last counted, and what this process accepted since; counts nothing itself."""

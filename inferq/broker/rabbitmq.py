@@ -168,6 +168,10 @@ class RabbitBroker:
             self._room.counted(jobs, asyncio.get_running_loop().time())
         return sum(jobs.values())
 
+    async def waiting(self, queues: Sequence[str]) -> int:
+        """Count what waits in these queues; raises `Unavailable`."""
+        return sum([await self._count(queue) for queue in queues])
+
     @property
     def counted(self) -> Counted:
         """What waited at the last count, and what was accepted here since."""
@@ -291,7 +295,6 @@ class RabbitBroker:
         return max(0, unfinished - sum(len(beat.held) for beat in beats))
 
     async def _count(self, queue: str) -> int:
+        arguments = self._names.queue_arguments(self._limit_jobs)
         async with translated("answer", timeout_s=CONFIRM_S):
-            return await topology.count(
-                self._counting(), queue, self._names.queue_arguments(self._limit_jobs)
-            )
+            return await topology.count(self._counting(), queue, arguments)

@@ -234,6 +234,12 @@ class StreamsBroker:
         self._count(depths)
         return sum(depths)
 
+    async def waiting(self, queues: Sequence[str]) -> int:
+        """Count what waits in these streams; raises `Unavailable`."""
+        async with translated("answer"):
+            depths: list[int] = await evaluate(self._redis, DEPTHS, queues, [GROUP])
+        return sum(depths)
+
     @property
     def counted(self) -> Counted:
         """What waited at the last count: every accept counts, but with shards, where those since are added."""

@@ -174,3 +174,17 @@ def test_it_knows_how_far_into_each_queue_it_has_seen() -> None:
     tally.saw("q", 5)
     tally.saw("other", 7)
     assert tally.seen_ms == {"q": 10, "other": 7}
+
+
+def test_whatever_moves_raises_the_progress() -> None:
+    """Batches and jobs that ended, and steps that were taken, do; jobs that come in are requests alone."""
+    tally = Tally(Metrics())
+    tally.admitted(1_250.0)
+    tally.admitted(-3.0)
+    assert (tally.requests, tally.lag_ms, tally.progress) == (2, 0.0, 0)
+    tally.ran(batch(3), predicted_ms=1.0)
+    tally.failed()
+    tally.stepped()
+    tally.ended(Status.DONE, 1)
+    tally.ended(Status.DONE, 0)
+    assert tally.progress == 4

@@ -134,6 +134,7 @@ CASES: dict[str, Case] = {
     "breaker_open_ms": _number(10, 3_600_000),
     "breaker_successes": _number(1, 1000),
     "breaker_probes": _number(1, 1000),
+    "stall_s": _number(0, 86_400),
     "result_ttl_s": _number(1, 31_536_000),
     "job_ttl_s": _number(1, 31_536_000),
     "batchers": _number(1, 64),

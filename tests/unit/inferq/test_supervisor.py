@@ -290,3 +290,47 @@ def test_ends_are_put_in_words() -> None:
     assert how_it_ended(2) == "exit status 2"
     assert how_it_ended(-9) == "signal SIGKILL"
     assert how_it_ended(-200) == "signal 200"
+
+
+# Says that it is stuck for as long as the file "stuck" lies beside it.
+STUCK = SERVICE.replace(
+    "        self.send_response(200 if ready else 503)",
+    """        if pathlib.Path(sys.argv[2], "stuck").exists():
+            ready, body = False, b'{"status":"stuck","reason":"nothing moves"}'
+        self.send_response(200 if ready else 503)""",
+)
+
+
+async def test_a_child_that_says_it_is_stuck_is_ended_and_started_again(tmp_path: Path) -> None:
+    """Once for each time that it is stuck; one that is merely not ready is left alone, and so is one that is silent."""
+    watched = Watched(tmp_path, STUCK)
+    supervisor = Supervisor(
+        "service",
+        watched.child,
+        say=watched.said.append,
+        stuck=watched.child.stuck,
+        look_every_s=0.02,
+        backoff=Backoff(first_s=0.01, most_s=0.01),
+    )
+    await watched.child.start()
+    keeping = asyncio.create_task(supervisor.keep())
+    try:
+        first = watched.child.pid
+        assert first is not None
+        await eventually(lambda: watched.lines, what="the first life")
+        assert await watched.child.stuck() == ""
+        (tmp_path / "stuck").touch()
+        await eventually(lambda: any("is ended" in line for line in watched.said), what="the verdict")
+        (tmp_path / "stuck").unlink()
+        await eventually(lambda: watched.child.pid != first, what="the next life")
+        await eventually(lambda: supervisor.state.restarts == 1, what="the restart")
+        assert watched.said[0] == "service is stuck (nothing moves): it is ended"
+        os.kill(watched.child.pid or 0, signal.SIGSTOP)
+        assert await watched.child.stuck() == ""
+        os.kill(watched.child.pid or 0, signal.SIGCONT)
+        assert supervisor.state.restarts == 1
+    finally:
+        supervisor.retire()
+        keeping.cancel()
+        await asyncio.wait({keeping})
+        await watched.child.stop()
