@@ -9,12 +9,14 @@ from batcher.burying import Undertaker
 from batcher.cache import ResultCache
 from batcher.cost import CostModel
 from batcher.engine import Engine
+from batcher.fitting import Fitting
 from batcher.intake import Intake
 from batcher.item import Item
 from batcher.ledger import Ledger
 from batcher.planner import Planner
 from batcher.policy import make_policy
 from batcher.settling import Settler
+from batcher.shapes import Shapes, shapes_of
 from batcher.tally import Tally
 from batcher.tokenizer import TextTokenizer
 from batcher.warmup import Warmth, warm_up
@@ -69,23 +71,28 @@ async def assemble(
     remark = None if spec.kind is ModelKind.SIMULATED else note(settings.precision, loaded.device)
     if remark is not None:
         _log.warning("batcher.precision", note=remark)
+    max_length = min(loaded.max_length, tokenizer.max_length)
+    engine.shapes = shapes_of(loaded.device, max_rows=settings.max_batch_size, max_length=max_length)
     warmth = await warm_up(
         engine,
         threads=settings.threads or max(1, available_cpus() // settings.batchers),
         sessions=settings.sessions,
         device=loaded.device,
         simulated=spec if spec.kind is ModelKind.SIMULATED else None,
-        max_length=min(loaded.max_length, tokenizer.max_length),
+        max_length=max_length,
         max_rows=settings.max_batch_size,
         max_tokens=settings.max_batch_tokens,
     )
-    planner = _planner(settings, warmth)
+    planner = _planner(settings, warmth, engine.shapes)
+    tally.may_have(planner.fitting.limit)
     _log.info(
         "batcher.warm",
         layout=warmth.layout.text,
         texts_per_s={layout.text: round(rate, 1) for layout, rate in warmth.measured.items()},
         cost=str(planner.lane.cost),
         margin=round(planner.lane.margin, 3),
+        shapes=engine.shapes.count or None,
+        most_tokens=planner.fitting.limit,
         cost_wide=str(planner.wide.cost) if planner.wide is not None else None,
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
@@ -100,6 +107,7 @@ async def assemble(
             precision=settings.precision,
             slo_ms=settings.slo_ms,
             clock=time.monotonic,
+            shapes=engine.shapes,
         ),
         engine=engine,
         ledger=ledger,
@@ -128,18 +136,22 @@ def make_engine(settings: Settings, folder: ModelFolder | None, tokenizer: TextT
             folder=str(folder.path) if folder is not None else None,
             device=settings.device,
             precision=settings.precision,
+            gpu_percent=settings.gpu_memory_percent,
+            gpu_batchers=settings.batchers,
         ),
         pad_id=tokenizer.pad_id,
     )
 
 
-def _planner(settings: Settings, warmth: Warmth) -> Planner[Item]:
+def _planner(settings: Settings, warmth: Warmth, shapes: Shapes) -> Planner[Item]:
     return Planner(
         policy=make_policy(
             settings.batch_policy, max_batch_size=settings.max_batch_size, max_wait_ms=settings.max_wait_ms
         ),
-        lane=CostModel(warmth.lane),
-        wide=CostModel(warmth.wide) if warmth.wide else None,
+        lane=CostModel(warmth.lane, shapes=shapes),
+        wide=CostModel(warmth.wide, shapes=shapes) if warmth.wide else None,
+        shapes=shapes,
+        fitting=warmth.fitting or Fitting(most_tokens=settings.max_batch_tokens),
         lanes=warmth.layout.runs,
         max_batch_size=settings.max_batch_size,
         max_batch_tokens=settings.max_batch_tokens,

@@ -12,8 +12,9 @@ from typing import Final
 
 import structlog
 
-from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, open_link
+from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, OutOfMemory, open_link
 from batcher.layout import Layout, LayoutRefused
+from batcher.shapes import EXACT, Shapes
 from batcher.wire import (
     Arrange,
     Arranged,
@@ -29,7 +30,7 @@ from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.errors import OperatorError
 
-__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost"]
+__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "OutOfMemory"]
 
 # A large model on a cold disk takes its time; past this the start has failed.
 LOAD_TIMEOUT_S: Final = 300.0
@@ -43,14 +44,18 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a batch gave: logits (rows, labels), and how long the model took."""
+    """What a batch gave: logits (rows, labels), how long the model took, and how many tokens were computed."""
 
     logits: Logits
     compute_ms: float
+    padded_tokens: int
 
 
 class Engine:
-    """One engine process after another; how many batches run at a time is up to its layout and its caller."""
+    """One engine process after another; how many batches run at a time is up to its layout and its caller.
+
+    ``shapes`` are what batches are padded to; whoever knows the device sets them.
+    """
 
     def __init__(self, load: Load, *, pad_id: int) -> None:
         self._load, self._pad_id = load, pad_id
@@ -59,6 +64,7 @@ class Engine:
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self.layout = FIRST_LAYOUT
+        self.shapes: Shapes = EXACT
         self._first: Loaded | None = None
         self.restarts = 0
 
@@ -108,15 +114,17 @@ class Engine:
         counts as hung. The caller keeps to as many at a time as the layout has runs.
 
         Raises:
-            BatchRaised: the model raised.
+            BatchRaised: the model raised; `OutOfMemory` when the device had no memory for the batch.
             EngineLost: the process died or hung; a new one is on its way.
         """
         link = await self._living()
         wide = wide and self.layout.wide_threads > 0
-        run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide)
+        shape = self.shapes.padded(len(rows), max(map(len, rows)))
+        run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide, shape=shape)
         ran = await link.run(run, timeout_ms=timeout_ms)
         try:
-            return Answer(logits=ran.matrix(), compute_ms=ran.compute_ms)
+            logits = ran.matrix()[: len(rows)]
+            return Answer(logits=logits, compute_ms=ran.compute_ms, padded_tokens=run.rows * run.length)
         except WireError as error:
             raise BatchRaised(str(error)) from None
 

@@ -19,8 +19,10 @@ from typing import Final
 
 import numpy as np
 
+from batcher.cuda import out_of_memory
 from batcher.layout import Layout, LayoutRefused
 from batcher.model import Model, load
+from batcher.providers import GpuShare
 from batcher.wire import (
     Arrange,
     Arranged,
@@ -74,7 +76,8 @@ class Engine:
         try:
             spec = parse(message.spec)
             folder = check(Path(message.folder), name=spec.name) if message.folder is not None else None
-            model = load(spec, folder, device=message.device, precision=message.precision)
+            share = GpuShare(percent=message.gpu_percent, batchers=message.gpu_batchers)
+            model = load(spec, folder, device=message.device, precision=message.precision, share=share)
             content = digest(folder.path) if folder is not None else spec.text
         except (OperatorError, OSError, ValueError, MemoryError) as error:
             return LoadFailed(detail=str(error) or type(error).__name__)
@@ -122,7 +125,8 @@ class Engine:
         except Exception as error:
             # Whatever a model raises fails its batch alone; the runtime's exceptions have no common class
             detail = f"{type(error).__name__}: {first_line(error)}"
-            return self._send(RunFailed(run_id=message.run_id, detail=detail))
+            short = out_of_memory(str(error))
+            return self._send(RunFailed(run_id=message.run_id, detail=detail, out_of_memory=short))
         compute_ms = (time.perf_counter() - started) * 1000
         if logits.shape != (message.rows, len(model.labels)):
             detail = f"the model gave shape {logits.shape} for {counted(message.rows, 'row')}"

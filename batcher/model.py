@@ -20,6 +20,7 @@ import numpy as np
 
 from batcher.layout import Layout, LayoutRefused
 from batcher.memory import available_bytes, peak_bytes, resident_bytes
+from batcher.providers import GpuShare
 from batcher.session import OnnxSession, load_runtime
 from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
 from batcher.wire import Ids, Logits
@@ -31,6 +32,7 @@ from inferq.plurals import counted
 
 CRASH_EXIT_CODE: Final = 66
 HANG_S: Final = 3600.0
+_WHOLE: Final = GpuShare()
 
 _Kind = tuple[int, bool]
 """What tells sessions apart: threads, and whether they spin."""
@@ -65,13 +67,19 @@ class OnnxModel:
     """
 
     def __init__(
-        self, folder: ModelFolder, *, device: str, precision: str = "fp32", threads: int = 1
+        self,
+        folder: ModelFolder,
+        *,
+        device: str,
+        precision: str = "fp32",
+        threads: int = 1,
+        share: GpuShare = _WHOLE,
     ) -> None:
         self._path = model_file(folder, precision)
         # Not counted as part of a session
         load_runtime()
         before = resident_bytes()
-        first = OnnxSession(self._path, device=device, threads=threads)
+        first = OnnxSession(self._path, device=device, threads=threads, share=share)
         self.device, self.fallback_reason = first.device, first.fallback_reason
         self.providers, self.inputs = first.providers, first.inputs
         self.max_length = folder.max_length
@@ -152,7 +160,7 @@ class SimulatedModel:
     def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
         """Return made-up logits after the time that the batch takes, or carry out the faults it orders."""
         if self._spec.faults:
-            self._carry_out(set(input_ids[attention_mask == 1].tolist()))
+            self._carry_out(set(input_ids[attention_mask == 1].tolist()), rows=len(input_ids))
         time.sleep((self._spec.tau0_ms + self._spec.alpha_ms * len(input_ids)) / 1000)
         logits = np.empty((len(input_ids), 2), dtype=np.float32)
         for index, (ids, mask) in enumerate(zip(input_ids, attention_mask, strict=True)):
@@ -164,17 +172,25 @@ class SimulatedModel:
     def arrange(self, layout: Layout) -> None:
         """Take any layout: a run that sleeps needs nothing."""
 
-    def _carry_out(self, ids: set[int]) -> None:
+    def _carry_out(self, ids: set[int], *, rows: int) -> None:
         if FAULT_IDS["crash"] in ids:
             os._exit(CRASH_EXIT_CODE)
         if FAULT_IDS["hang"] in ids:
             time.sleep(HANG_S)
         if FAULT_IDS["raise"] in ids:
             raise RuntimeError("a text of this batch orders a failure")
+        if FAULT_IDS["memory"] in ids and rows > 1:
+            raise MemoryError("out of memory: a text of this batch has room alone")
 
 
 def load(
-    spec: ModelSpec, folder: ModelFolder | None, *, device: str, precision: str, threads: int = 1
+    spec: ModelSpec,
+    folder: ModelFolder | None,
+    *,
+    device: str,
+    precision: str,
+    threads: int = 1,
+    share: GpuShare = _WHOLE,
 ) -> Model:
     """Load a model and run it once; ``threads``, for the first session, 0 takes what this process may use.
 
@@ -184,7 +200,8 @@ def load(
         if device == "cuda":
             raise OperatorError("INFERQ_DEVICE=cuda: a simulated model has no device: use auto or cpu")
         return SimulatedModel(spec)
-    return OnnxModel(folder, device=device, precision=precision, threads=threads or available_cpus())
+    threads = threads or available_cpus()
+    return OnnxModel(folder, device=device, precision=precision, threads=threads, share=share)
 
 
 def model_file(folder: ModelFolder, precision: str) -> Path:

@@ -43,12 +43,12 @@ class Batch:
     @property
     def tokens(self) -> int:
         """Tokens of all rows."""
-        return sum(item.length for item in self.items)
+        return sum(len(item.ids) for item in self.items)
 
     @property
     def padded_tokens(self) -> int:
         """Tokens that were computed, padding included."""
-        return len(self.items) * max(item.length for item in self.items)
+        return self.answer.padded_tokens
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):

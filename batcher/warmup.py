@@ -6,6 +6,8 @@
 2. What these costs predict for a window of texts of usual lengths, composed as it would be, decides on the layout.
 3. The wide session spins if that makes a batch of one shorter by more than `SPIN_GAIN`.
 
+On a GPU there is one layout, and every shape that batches are padded to is run once first (`batcher.touch`).
+
 Each step has a time that it may take, since a batcher that warms up is one that does not work. A simulated model needs
 no layout and has a small grid; a slow one is taken at its word.
 """
@@ -21,9 +23,11 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from batcher.cost import Sample
-from batcher.engine import BatchRaised, Engine, EngineLost
+from batcher.engine import BatchRaised, Engine, EngineLost, OutOfMemory
+from batcher.fitting import Fitting
 from batcher.grid import Bounds, Shape, powers
 from batcher.layout import Layout, LayoutRefused, candidates, choose, unmeasured, widened
+from batcher.touch import TooLarge, touch
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
 from inferq.plurals import counted
@@ -56,12 +60,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Warmth:
-    """The layout that the engine now has, what batches took in it, and the texts per second of each candidate."""
+    """The layout that the engine now has, what batches took in it, and the texts per second of each candidate.
+
+    ``fitting`` is how large a batch the device has memory for, None where that was not tried.
+    """
 
     layout: Layout
     lane: list[Sample]
     wide: list[Sample] | None
     measured: dict[Layout, float]
+    fitting: Fitting | None = None
 
 
 async def warm_up(
@@ -94,9 +102,11 @@ async def warm_up(
             )
         if simulated is not None:
             lane = await _simulated_grid(rig, layout, simulated, max_rows=max_rows)
-        else:
-            lane = await _grid(rig, layout.runs, bounds.shapes())
-        return Warmth(layout=layout, lane=lane, wide=None, measured={})
+            return Warmth(layout=layout, lane=lane, wide=None, measured={})
+        fitting = await touch(engine.shapes, rig.run, max_tokens=max_tokens)
+        fits = replace(bounds, max_tokens=fitting.limit)
+        lane = await _grid(rig, layout.runs, fits.shapes())
+        return Warmth(layout=layout, lane=lane, wide=None, measured={}, fitting=fitting)
     layout, grids, measured = await _best(rig, bounds, threads=threads, sessions=sessions)
     lanes = replace(layout, wide_threads=0)
     if not layout.wide_threads:
@@ -148,14 +158,15 @@ class _Rig:
                 break
         return taken_ms
 
-    async def run(self, shape: Shape, *, wide: bool) -> float:
+    async def run(self, shape: Shape, *, wide: bool = False) -> float:
         """Run a batch of this shape and return the milliseconds that the model took."""
         rows, length = shape
         ids = [[self._token_id] * length] * rows
         try:
             answer = await self._engine.run(ids, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
         except (BatchRaised, EngineLost) as error:
-            raise OperatorError(
+            kind = TooLarge if isinstance(error, OutOfMemory) else OperatorError
+            raise kind(
                 f"the model fails on {rows} x {counted(length, 'token')}: {error}:"
                 " see what inferq model check says, or lower INFERQ_MAX_BATCH_TOKENS"
             ) from error

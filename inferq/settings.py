@@ -52,6 +52,7 @@ class Settings:
     model: str
     device: str
     precision: str
+    gpu_memory_percent: int
     batch_policy: str
     max_batch_size: int
     max_wait_ms: int

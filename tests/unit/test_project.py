@@ -95,7 +95,8 @@ def test_every_dependency_is_locked() -> None:
     run, dev = (set(_pins(name)) for name in LOCKS)
     assert names(project["dependencies"] + extras["cpu"]) - run == set()
     assert names(project["dependencies"] + extras["cpu"] + extras["dev"]) - dev == set()
-    assert names(project["dependencies"] + extras["gpu"]) - set(_pins(GPU_LOCK)) == set()
+    assert names(project["dependencies"] + extras["gpu-system"]) - set(_pins(GPU_LOCK)) == set()
+    assert names(extras["gpu"]) == names(extras["gpu-system"])
 
 
 def test_pure_rooms_exist_once() -> None:

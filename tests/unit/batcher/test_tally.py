@@ -39,7 +39,11 @@ def batch(*lengths: int, twins: int = 0, reason: CloseReason = CloseReason.FULL)
     return Batch(
         items=[item(length) for length in lengths],
         twins=[item(lengths[0]) for _ in range(twins)],
-        answer=Answer(logits=np.zeros((len(lengths), 2), dtype=np.float32), compute_ms=20.0),
+        answer=Answer(
+            logits=np.zeros((len(lengths), 2), dtype=np.float32),
+            compute_ms=20.0,
+            padded_tokens=len(lengths) * max(lengths),
+        ),
         closed_ms=0.0,
         ended_ms=0.0,
         reason=reason,
