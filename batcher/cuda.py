@@ -27,7 +27,7 @@ _OUT_OF_MEMORY: Final = re.compile(
     r"|cudaErrorMemoryAllocation|CU(DA|BLAS|DNN|FFT)_(ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED|ALLOC_FAILED)",
     re.IGNORECASE,
 )
-_LIBRARY: Final = re.compile(r"\b(lib[\w+-]+\.so(?:\.\d+)*)")
+_MISSING: Final = re.compile(r"\b(lib[\w+-]+\.so[.\d]*): cannot open shared object")
 _DRIVER: Final = "libcuda.so"
 
 
@@ -80,8 +80,8 @@ def fault(detail: str | None) -> Fault:
         return Fault(reason="CUDA does not start")
     if out_of_memory(detail):
         return Fault(reason="the GPU has too little memory left for the model", cause=Cause.MEMORY)
-    found = _LIBRARY.search(detail)
-    if found is None or "cannot open shared object" not in detail:
+    found = _MISSING.search(detail)
+    if found is None:
         return Fault(reason=f"CUDA does not start ({detail})")
     if found[1].startswith(_DRIVER):
         return Fault(reason=f"{found[1]} of NVIDIA's driver is missing")

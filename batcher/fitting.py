@@ -3,8 +3,8 @@
 1. A batch that runs out of memory is a batch that failed: the engine lives, and its jobs are run again in halves.
 2. What failed bounds all that come: half of its padded tokens at most, or the largest that has fitted below it.
 3. Memory may be short because of a neighbour, which ends some day. After `PATIENCE` batches without a failure the bound
-   doubles, up to what the settings allow. Each failure doubles that patience, up to `MOST_PATIENCE`: a device that is
-   simply too small is tried ever more rarely.
+   doubles, up to what the settings allow. Where more was tried and failed again, that patience doubles, up to
+   `MOST_PATIENCE`: a device that is simply too small is tried ever more rarely.
 4. One row that does not fit has no half. It is run once more with the device for itself, then its job has failed.
 """
 
@@ -25,6 +25,7 @@ class Fitting:
     _largest: int = 0
     _since: int = 0
     _patience: int = PATIENCE
+    _raised: bool = False
 
     def __post_init__(self) -> None:
         self.limit = self.most_tokens
@@ -40,9 +41,9 @@ class Fitting:
         known = self._largest if self._largest < tokens else 0
         self._largest = known
         self.limit = max(1, min(self.limit, max(tokens // 2, known)))
-        if self.failures > 1:
+        if self._raised:
             self._patience = min(MOST_PATIENCE, self._patience * 2)
-        self._since = 0
+        self._since, self._raised = 0, False
 
     def fitted(self, tokens: int) -> None:
         """Note that a batch of so many padded tokens had its answer."""
@@ -51,4 +52,4 @@ class Fitting:
             return
         self._since += 1
         if self._since >= self._patience:
-            self.limit, self._since = min(self.most_tokens, self.limit * 2), 0
+            self.limit, self._since, self._raised = min(self.most_tokens, self.limit * 2), 0, True
