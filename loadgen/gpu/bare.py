@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -59,7 +60,9 @@ class _Session:
         options.log_severity_level = 3
         providers: list[Any] = [(CPU, {})]
         if device == "cuda":
-            onnxruntime.preload_dlls()
+            # It prints what it cannot load, where our answer goes.
+            with redirect_stdout(sys.stderr):
+                onnxruntime.preload_dlls()
             providers.insert(0, (CUDA, provider_options(None)))
         self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=providers)
         self.device = "cuda" if CUDA in self._session.get_providers() else "cpu"

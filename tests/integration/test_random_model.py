@@ -43,7 +43,7 @@ def test_both_precisions_are_the_same_model(folder: Path) -> None:
     """fp16 differs by its rounding alone."""
     known = check(folder, name="random-small")
     answers = [OnnxModel(known, device="cpu", precision=one).run(IDS, MASK) for one in ("fp32", "fp16")]
-    assert np.allclose(*answers, rtol=1e-2, atol=1e-3)
+    assert np.allclose(answers[0], answers[1], rtol=1e-2, atol=1e-3)
 
 
 def test_the_graph_is_sound_fused_and_trimmed(folder: Path) -> None:
