@@ -23,7 +23,7 @@ def planner(
         max_batch_size=16,
         max_batch_tokens=tokens,
         shapes=shapes,
-        **({} if fitting is None else {"fitting": fitting}),
+        fitting=fitting or Fitting(most_tokens=0),
     )
 
 
