@@ -12,6 +12,7 @@ from batcher.cache import ResultCache
 from batcher.cost import CostModel
 from batcher.engine import Engine
 from batcher.enginecircuit import CANARY, NAME, Canary, EngineCircuit
+from batcher.fitting import Fitting
 from batcher.intake import Intake
 from batcher.item import Item
 from batcher.ledger import Ledger
@@ -19,6 +20,7 @@ from batcher.patience import Patience
 from batcher.planner import Planner
 from batcher.policy import make_policy
 from batcher.settling import Settler
+from batcher.shapes import Shapes, shapes_of
 from batcher.tally import Tally
 from batcher.task import Task
 from batcher.tensortask import TensorTask
@@ -31,7 +33,7 @@ from inferq.circuit import Circuit
 from inferq.cpus import available_cpus
 from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelKind, parse
-from inferq.modelsroot import served_spec
+from inferq.modelsroot import model_names, served_spec
 from inferq.precision import note
 from inferq.settings import Settings
 from inferq.store import Store
@@ -91,28 +93,34 @@ async def assemble(
     if remark is not None:
         _log.warning("batcher.precision", note=remark)
     signature = reader if isinstance(reader, Signature) else None
-    most_rows = settings.max_batch_size if signature is None else _most_rows(settings, signature)
+    most_rows, max_length = settings.max_batch_size, loaded.max_length
+    if isinstance(reader, Signature):
+        most_rows = _most_rows(settings, reader)
+    else:
+        max_length = min(max_length, reader.max_length)
+        engine.shapes = shapes_of(loaded.device, max_rows=most_rows, max_length=max_length)
     warmth = await warm_up(
         engine,
         threads=settings.threads or max(1, available_cpus() // settings.batchers),
         sessions=settings.sessions,
         device=loaded.device,
         simulated=spec if spec.kind is ModelKind.SIMULATED else None,
-        max_length=loaded.max_length
-        if isinstance(reader, Signature)
-        else min(loaded.max_length, reader.max_length),
+        max_length=max_length,
         max_rows=most_rows,
         max_tokens=settings.max_batch_tokens,
         signature=signature,
     )
     task = _task(settings, engine, reader, loaded)
-    planner = _planner(settings, warmth, most_rows)
+    planner = _planner(settings, warmth, most_rows, engine.shapes)
+    tally.may_have(planner.fitting.limit)
     _log.info(
         "batcher.warm",
         layout=warmth.layout.text,
         texts_per_s={layout.text: round(rate, 1) for layout, rate in warmth.measured.items()},
         cost=str(planner.lane.cost),
         margin=round(planner.lane.margin, 3),
+        shapes=engine.shapes.count or None,
+        most_tokens=planner.fitting.limit,
         cost_wide=str(planner.wide.cost) if planner.wide is not None else None,
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
@@ -135,6 +143,7 @@ async def assemble(
             precision=settings.precision,
             slo_ms=settings.slo_ms,
             clock=time.monotonic,
+            shapes=engine.shapes,
         ),
         task=task,
         ledger=ledger,
@@ -172,6 +181,8 @@ def make_engine(settings: Settings, folder: ModelFolder | None, reader: Reader) 
             device=settings.device,
             precision=settings.precision,
             max_output_bytes=settings.max_output_bytes,
+            gpu_percent=settings.gpu_memory_percent,
+            gpu_batchers=settings.batchers * len(model_names(settings)),
         ),
         pad_id=0 if isinstance(reader, Signature) else reader.pad_id,
     )
@@ -201,11 +212,13 @@ def _most_rows(settings: Settings, signature: Signature) -> int:
     return max(1, min(settings.max_batch_size, MOST_BATCH_BYTES // row_bytes))
 
 
-def _planner(settings: Settings, warmth: Warmth, most_rows: int) -> Planner[Item]:
+def _planner(settings: Settings, warmth: Warmth, most_rows: int, shapes: Shapes) -> Planner[Item]:
     return Planner(
         policy=make_policy(settings.batch_policy, max_batch_size=most_rows, max_wait_ms=settings.max_wait_ms),
-        lane=CostModel(warmth.lane),
-        wide=CostModel(warmth.wide) if warmth.wide else None,
+        lane=CostModel(warmth.lane, shapes=shapes),
+        wide=CostModel(warmth.wide, shapes=shapes) if warmth.wide else None,
+        shapes=shapes,
+        fitting=warmth.fitting or Fitting(most_tokens=settings.max_batch_tokens),
         lanes=warmth.layout.runs,
         max_batch_size=most_rows,
         max_batch_tokens=settings.max_batch_tokens,

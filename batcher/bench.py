@@ -20,7 +20,9 @@ from batcher.benchreport import Report, fitted, lines
 from batcher.check import model_parser, parsed
 from batcher.engine import Answer, Engine
 from batcher.layout import Layout, candidates
+from batcher.shapes import shapes_of
 from batcher.tokenizer import open_tokenizer
+from batcher.touch import TOUCH_MOST_S
 from batcher.wire import Load, Loaded
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError
@@ -78,6 +80,8 @@ async def measure(arguments: argparse.Namespace) -> Report:
     try:
         loaded = await engine.start()
         simulated = spec if spec.kind is ModelKind.SIMULATED else None
+        max_length = min(loaded.max_length, tokenizer.max_length)
+        engine.shapes = shapes_of(loaded.device, max_rows=arguments.max_batch_size, max_length=max_length)
         engine.expect(_expected_s(threads, arguments.sessions, loaded.device, simulated))
         warmth = await warmup.warm_up(
             engine,
@@ -85,7 +89,7 @@ async def measure(arguments: argparse.Namespace) -> Report:
             sessions=arguments.sessions,
             device=loaded.device,
             simulated=simulated,
-            max_length=min(loaded.max_length, tokenizer.max_length),
+            max_length=max_length,
             max_rows=arguments.max_batch_size,
             max_tokens=arguments.max_batch_tokens,
         )
@@ -126,7 +130,7 @@ def _expected_s(threads: int, sessions: int, device: str, simulated: ModelSpec |
     if simulated is not None:
         return warmup.SIMULATED_S
     if device != "cpu":
-        return warmup.GRID_MOST_S
+        return TOUCH_MOST_S + warmup.GRID_MOST_S
     possible: list[Layout] = candidates(threads, sessions)
     spinning_s = 2 * warmup.SPIN_MOST_S if threads > 1 else 0.0
     return len(possible) * (warmup.GRID_MOST_S + _OPENING_S) + spinning_s

@@ -78,3 +78,14 @@ def cut(lengths: Sequence[int], cost: Cost, max_rows: int, max_tokens: int) -> l
                 least, first = total, start
         best[end], starts[end] = least + run_ms, first
     return starts
+
+
+def by_group(
+    compose: Compose[Job], rows: list[Job], cost: Cost, most_rows: int, most_tokens: int
+) -> list[list[Job]]:
+    """Compose the rows of each group by themselves."""
+    apart: dict[str, list[Job]] = {}
+    for job in rows:
+        apart.setdefault(job.group, []).append(job)
+    composed = [compose(some, cost, most_rows, most_tokens) for some in apart.values()]
+    return [batch for batches in composed for batch in batches]

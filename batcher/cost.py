@@ -31,6 +31,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from batcher.shapes import EXACT, Shapes
+
 MEMORY: Final = 256  # live batches kept
 REFIT_EVERY: Final = 64  # live batches; a fit takes about 0.2 ms, so less than 5 us a batch
 HALF_LIFE: Final = 64  # live batches
@@ -121,11 +123,14 @@ def relative_error(cost: Cost, samples: Iterable[Sample]) -> float:
 class CostModel:
     """The cost of one layout of the engine, fitted to the grid of its warm-up and refreshed from live batches.
 
+    What it is asked and told of a batch counts for the shape of ``shapes`` that the batch is padded to.
+
     Raises:
         ValueError: no sample of the grid is usable.
     """
 
-    def __init__(self, grid: Sequence[Sample]) -> None:
+    def __init__(self, grid: Sequence[Sample], *, shapes: Shapes = EXACT) -> None:
+        self._shapes = shapes
         usable = [sample for sample in grid if sample.usable]
         self._base = fit(usable)
         self._grid = _table(usable)
@@ -139,17 +144,17 @@ class CostModel:
 
     def batch_ms(self, rows: int, length: int) -> float:
         """Predict the time of a batch of ``rows`` padded to ``length`` tokens."""
-        return self.cost.batch_ms(rows, length)
+        return self.cost.batch_ms(*self._shapes.padded(rows, length))
 
     def safe_ms(self, rows: int, length: int) -> float:
         """Predict a time that nine of ten such batches stay within."""
-        return self.cost.batch_ms(rows, length) * (1 + self.margin)
+        return self.batch_ms(rows, length) * (1 + self.margin)
 
     def observe(self, sample: Sample) -> None:
         """Take in what a live batch took."""
         if not sample.usable:
             return
-        rows, length = sample.rows, sample.length
+        rows, length = self._shapes.padded(sample.rows, sample.length)
         predicted = self.cost.batch_ms(rows, length)
         tokens = rows * length
         ms = min(max(sample.ms, predicted / OUTLIER), predicted * OUTLIER)

@@ -12,8 +12,9 @@ from typing import Final
 
 import structlog
 
-from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, open_link
+from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, OutOfMemory, open_link
 from batcher.layout import Layout, LayoutRefused
+from batcher.shapes import EXACT, Shapes
 from batcher.wire import (
     Arrange,
     Arranged,
@@ -33,7 +34,7 @@ from inferq.backoff import Backoff
 from inferq.errors import OperatorError
 from inferq.tensors.tensor import Tensor
 
-__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "TensorAnswer"]
+__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "OutOfMemory", "TensorAnswer"]
 
 # A large model on a cold disk takes its time; past this the start has failed.
 LOAD_TIMEOUT_S: Final = 300.0
@@ -47,10 +48,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a batch gave: logits (rows, labels), and how long the model took."""
+    """What a batch gave: logits (rows, labels), how long the model took, and how many tokens were computed."""
 
     logits: Logits
     compute_ms: float
+    padded_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,8 @@ class TensorAnswer:
 class Engine:
     """One engine process after another; how many batches run at a time is up to its layout and its caller.
 
-    ``restart_failed`` is called when it could not be started again, which is then tried once more, or given up.
+    ``shapes`` are what batches of tokens are padded to; whoever knows the device sets them. ``restart_failed`` is
+    called when it could not be started again, which is then tried once more, or given up.
     """
 
     def __init__(self, load: Load, *, pad_id: int) -> None:
@@ -74,6 +77,7 @@ class Engine:
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self.layout = FIRST_LAYOUT
+        self.shapes: Shapes = EXACT
         self._first: Loaded | None = None
         self.restarts = 0
         self.restart_failed: Callable[[], None] = lambda: None
@@ -124,17 +128,19 @@ class Engine:
         counts as hung. The caller keeps to as many at a time as the layout has runs.
 
         Raises:
-            BatchRaised: the model raised.
+            BatchRaised: the model raised; `OutOfMemory` when the device had no memory for the batch.
             EngineLost: the process died or hung; a new one is on its way.
         """
         link = await self._living()
         wide = wide and self.layout.wide_threads > 0
-        run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide)
+        shape = self.shapes.padded(len(rows), max(map(len, rows)))
+        run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide, shape=shape)
         ran = await link.run(run, timeout_ms=timeout_ms)
         if not isinstance(ran, Ran):
             raise BatchRaised("the engine answered tokens with tensors")
         try:
-            return Answer(logits=ran.matrix(), compute_ms=ran.compute_ms)
+            logits = ran.matrix()[: len(rows)]
+            return Answer(logits=logits, compute_ms=ran.compute_ms, padded_tokens=run.rows * run.length)
         except WireError as error:
             raise BatchRaised(str(error)) from None
 

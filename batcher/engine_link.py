@@ -60,6 +60,10 @@ class BatchRaised(InferqError):
     """The model raised on this batch; the engine lives on."""
 
 
+class OutOfMemory(BatchRaised):
+    """The device had no memory for this batch; the engine lives on, and a smaller one may fit."""
+
+
 class EngineLost(InferqError):
     """The engine died while this batch was on it, or was killed because a batch hung (``hung``)."""
 
@@ -178,7 +182,8 @@ class EngineLink:
         if flight.answer.done():
             return
         if isinstance(message, RunFailed):
-            flight.answer.set_exception(BatchRaised(message.detail))
+            kind = OutOfMemory if message.out_of_memory else BatchRaised
+            flight.answer.set_exception(kind(message.detail))
         else:
             flight.answer.set_result(message)
 

@@ -19,8 +19,10 @@ from typing import Final
 
 import numpy as np
 
+from batcher.cuda import out_of_memory
 from batcher.layout import Layout, LayoutRefused
 from batcher.model import Model, load
+from batcher.providers import GpuShare
 from batcher.tensormodel import TensorModel
 from batcher.wire import (
     MAX_FRAME_BYTES,
@@ -85,13 +87,18 @@ class Engine:
         try:
             spec = parse(message.spec)
             folder = check(Path(message.folder), name=spec.name) if message.folder is not None else None
+            share = GpuShare(percent=message.gpu_percent, batchers=message.gpu_batchers)
             model: Model | TensorModel
             if folder is not None and folder.signature is not None:
                 model = TensorModel(
-                    folder, device=message.device, precision=message.precision, threads=available_cpus()
+                    folder,
+                    device=message.device,
+                    precision=message.precision,
+                    threads=available_cpus(),
+                    share=share,
                 )
             else:
-                model = load(spec, folder, device=message.device, precision=message.precision)
+                model = load(spec, folder, device=message.device, precision=message.precision, share=share)
             content = digest(folder.path) if folder is not None else spec.text
         except (OperatorError, OSError, ValueError, MemoryError) as error:
             return LoadFailed(detail=str(error) or type(error).__name__)
@@ -147,9 +154,7 @@ class Engine:
         try:
             outputs = model.run_tensors(inputs, wide=message.wide)
         except Exception as error:
-            # As in `_run`: its batch alone fails
-            detail = f"{type(error).__name__}: {first_line(error)}"
-            return self._send(RunFailed(run_id=message.run_id, detail=detail))
+            return self._send(_failed(message.run_id, error))
         compute_ms = (time.perf_counter() - started) * 1000
         jobs, total_bytes = len(message.rows), sum(len(one.data) for one in outputs)
         if total_bytes > min(jobs * self._max_output_bytes, MOST_OUTPUT_BYTES):
@@ -168,8 +173,7 @@ class Engine:
             logits = model.run(ids, mask, wide=message.wide)
         except Exception as error:
             # Whatever a model raises fails its batch alone; the runtime's exceptions have no common class
-            detail = f"{type(error).__name__}: {first_line(error)}"
-            return self._send(RunFailed(run_id=message.run_id, detail=detail))
+            return self._send(_failed(message.run_id, error))
         compute_ms = (time.perf_counter() - started) * 1000
         if logits.shape != (message.rows, len(model.labels)):
             detail = f"the model gave shape {logits.shape} for {counted(message.rows, 'row')}"
@@ -225,6 +229,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="run")
+
+
+def _failed(run_id: int, error: Exception) -> RunFailed:
+    detail = f"{type(error).__name__}: {first_line(error)}"
+    return RunFailed(run_id=run_id, detail=detail, out_of_memory=out_of_memory(str(error)))
 
 
 def _end_with(run: Future[None]) -> None:

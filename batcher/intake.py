@@ -9,6 +9,7 @@ from math import inf
 
 from batcher.cache import ResultCache
 from batcher.item import Item
+from batcher.shapes import EXACT, Shapes
 from batcher.tally import Tally
 from batcher.task import NOT_READ, Task
 from batcher.tokenizer import InputRefused
@@ -44,7 +45,7 @@ class Found:
 class Intake:
     """Reads deliveries for one batcher; ``clock`` gives seconds that never go back, ``slo_ms`` is every job's budget.
 
-    ``cache`` is None when equal inputs are all to be run.
+    ``cache`` is None when equal inputs are all to be run. ``shapes`` say what a job's tokens are padded to at least.
     """
 
     def __init__(
@@ -57,11 +58,12 @@ class Intake:
         precision: str,
         slo_ms: int,
         clock: Callable[[], float],
+        shapes: Shapes = EXACT,
     ) -> None:
         self._task, self._tally, self._cache = task, tally, cache
         self._digest, self._precision = model_digest, precision
         self._slo_s, self._clock = slo_ms / 1000, clock
-        self._wall = WallClock()
+        self._wall, self._shapes = WallClock(), shapes
 
     def read(self, delivery: Delivery) -> Origin | Refusal:
         """Decode a delivery."""
@@ -96,7 +98,7 @@ class Intake:
         accepted_s = min(arrived_s, self._wall.at_s(job.created_ms))
         item = Item(
             job_id=job.job_id,
-            length=read.length,
+            length=self._shapes.length(read.length),
             arrived_s=arrived_s,
             budget_s=min(due_s, accepted_s + self._slo_s),
             due_s=due_s,

@@ -20,6 +20,7 @@ import numpy as np
 
 from batcher.layout import Layout, LayoutRefused
 from batcher.memory import available_bytes, peak_bytes, resident_bytes
+from batcher.providers import WHOLE, GpuShare
 from batcher.session import OnnxSession, Session, load_runtime
 from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
 from batcher.wire import Ids, Logits
@@ -69,12 +70,19 @@ class SessionModel(Generic[SessionT]):
     labels: tuple[str, ...] = ()
 
     def __init__(
-        self, folder: ModelFolder, *, device: str, precision: str = "fp32", threads: int = 1
+        self,
+        folder: ModelFolder,
+        *,
+        device: str,
+        precision: str = "fp32",
+        threads: int = 1,
+        share: GpuShare = WHOLE,
     ) -> None:
         self._path = model_file(folder, precision)
         # Not counted as part of a session
         load_runtime()
         before = resident_bytes()
+        self._share = share
         self._first = first = self._open(device=device, threads=threads)
         self.device, self.fallback_reason = first.device, first.fallback_reason
         self.providers, self.inputs = first.providers, first.inputs
@@ -158,7 +166,7 @@ class OnnxModel(SessionModel[OnnxSession]):
             return session.run(input_ids, attention_mask)
 
     def _open(self, *, device: str, threads: int, spin: bool = False) -> OnnxSession:
-        return OnnxSession(self._path, device=device, threads=threads, spin=spin)
+        return OnnxSession(self._path, device=device, threads=threads, spin=spin, share=self._share)
 
     def _try(self, folder: ModelFolder) -> None:
         self.labels = _checked_labels(self._first, folder)
@@ -182,8 +190,8 @@ class SimulatedModel:
         if self._spec.faults:
             ids = set(input_ids[attention_mask == 1].tolist())
             orders = {word for word, order in FAULT_IDS.items() if order in ids}
-            self._carry_out(orders, "a text of this batch orders a failure")
-            self._carry_out(_ordered(self._spec), "the file of faults orders a failure")
+            self._carry_out(orders, "a text of this batch orders a failure", rows=len(input_ids))
+            self._carry_out(_ordered(self._spec), "the file of faults orders a failure", rows=len(input_ids))
         time.sleep((self._spec.tau0_ms + self._spec.alpha_ms * len(input_ids)) / 1000)
         logits = np.empty((len(input_ids), 2), dtype=np.float32)
         for index, (ids, mask) in enumerate(zip(input_ids, attention_mask, strict=True)):
@@ -195,17 +203,25 @@ class SimulatedModel:
     def arrange(self, layout: Layout) -> None:
         """Take any layout: a run that sleeps needs nothing."""
 
-    def _carry_out(self, orders: set[str], why: str) -> None:
+    def _carry_out(self, orders: set[str], why: str, *, rows: int) -> None:
         if "crash" in orders:
             os._exit(CRASH_EXIT_CODE)
         if "hang" in orders:
             time.sleep(HANG_S)
         if "raise" in orders:
             raise RuntimeError(why)
+        if "memory" in orders and rows > 1:
+            raise MemoryError("out of memory: a text of this batch has room alone")
 
 
 def load(
-    spec: ModelSpec, folder: ModelFolder | None, *, device: str, precision: str, threads: int = 1
+    spec: ModelSpec,
+    folder: ModelFolder | None,
+    *,
+    device: str,
+    precision: str,
+    threads: int = 1,
+    share: GpuShare = WHOLE,
 ) -> Model:
     """Load a model and run it once; ``threads``, for the first session, 0 takes what this process may use.
 
@@ -217,7 +233,8 @@ def load(
         if "load" in _ordered(spec):
             raise OperatorError("the file of faults orders that nothing is loaded")
         return SimulatedModel(spec)
-    return OnnxModel(folder, device=device, precision=precision, threads=threads or available_cpus())
+    threads = threads or available_cpus()
+    return OnnxModel(folder, device=device, precision=precision, threads=threads, share=share)
 
 
 def _ordered(spec: ModelSpec) -> set[str]:

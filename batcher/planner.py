@@ -15,19 +15,24 @@ by the simulator on a virtual clock.
    predicted to be free as that has lately taken, at most `MOST_AHEAD_S`.
 5. A job with a deadline of its own is hopeless once even a run alone on the lane that is free first would, with the
    margin of the cost model, end too late; it is then expired instead of run, so that those that are run end in time.
+6. Where batches have few shapes (shapes.py) all of this counts in padded shapes, and where memory was short
+   (fitting.py) batches are smaller than the settings allow.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import ceil, inf, prod
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
-from batcher.composition import Compose, by_cost
+from batcher.composition import Compose, by_cost, by_group
 from batcher.cost import Cost, CostModel, Sample, capacity
+from batcher.filling import to_shape
+from batcher.fitting import Fitting
 from batcher.lanes import Lanes, Rank, Turn
 from batcher.mates import keep
 from batcher.policy import CloseReason, Policy, View, Wait
+from batcher.shapes import EXACT, Shapes
 from batcher.waiting import Waiting
 from batcher.window import Window
 
@@ -58,7 +63,9 @@ class Planner(Generic[Job]):
     max_batch_size: int
     max_batch_tokens: int
     compose: Compose[Job] = by_cost
+    shapes: Shapes = EXACT
     window: Window[Job] = field(default_factory=Window)
+    fitting: Fitting = field(default_factory=lambda: Fitting(most_tokens=0))
     _on: Lanes[Job] = field(init=False)
     _gap_s: float = inf
     _last_at_s: float = -inf
@@ -69,10 +76,13 @@ class Planner(Generic[Job]):
 
     def __post_init__(self) -> None:
         self._on = Lanes(count=self.lanes)
+        if not self.fitting.most_tokens:
+            self.fitting = Fitting(most_tokens=self.max_batch_tokens)
 
     def capacity_rate(self, length: int) -> float:
         """Predict the jobs a second when there is always work, all of them ``length`` tokens long."""
-        most = {"most_rows": self.max_batch_size, "most_tokens": self.max_batch_tokens, "length": length}
+        length = self.shapes.length(length)
+        most = {"most_rows": self.max_batch_size, "most_tokens": self.fitting.limit, "length": length}
         narrow = capacity(self.lane.cost, lanes=self.lanes, **most)
         return narrow if self.wide is None else max(narrow, capacity(self.wide.cost, lanes=1, **most))
 
@@ -171,11 +181,16 @@ class Planner(Generic[Job]):
 
     def observe(self, turn: Turn[Job], ms: float) -> None:
         """Take in how long a batch took in the engine."""
+        self.fitting.fitted(self.tokens(turn))
         model = self._model(turn.wide)
         known = model.cost
         model.observe(Sample(rows=turn.rows, length=turn.length, ms=ms))
         if model.cost is not known:
             self._alone_s.clear()
+
+    def tokens(self, turn: Turn[Job]) -> int:
+        """Return how many tokens a batch makes the engine compute."""
+        return prod(self.shapes.padded(turn.rows, turn.length))
 
     def started(self, took_s: float) -> None:
         """Take in how long a batch's start in the store took."""
@@ -213,7 +228,7 @@ class Planner(Generic[Job]):
         wide = False
         if self.wide is not None and free == self.lanes and len(rows) <= 2 * self.lanes:
             together = self._groups(rows, self.wide.cost, self.max_batch_size)
-            wide = _total_ms(together, self.wide.cost) <= self._spread_ms(groups)
+            wide = _total_ms(together, self.wide) <= self._spread_ms(groups)
             groups = together if wide else groups
         jobs = next(group for group in groups if urgent in group)
         model = self._model(wide)
@@ -225,30 +240,23 @@ class Planner(Generic[Job]):
             ends_s=lambda some: self._ends_s(some, model, now_s),
             crowded=lambda: self._overloaded(groups, model, now_s),
         )
-        return kept, wide
+        bounds = {"max_rows": self.max_batch_size, "max_tokens": self.fitting.limit}
+        return to_shape(kept, rows, urgent, self.shapes, **bounds), wide
 
     def _groups(self, rows: list[Job], cost: Cost, most: int) -> list[list[Job]]:
-        if len(rows) == 1:
-            return [rows]
-        if len({job.group for job in rows}) == 1:
-            return self.compose(rows, cost, most, self.max_batch_tokens)
-        apart: dict[str, list[Job]] = {}
-        for job in rows:
-            apart.setdefault(job.group, []).append(job)
-        composed = [self.compose(some, cost, most, self.max_batch_tokens) for some in apart.values()]
-        return [group for groups in composed for group in groups]
+        return [rows] if len(rows) == 1 else by_group(self.compose, rows, cost, most, self.fitting.limit)
 
     def _spread_ms(self, groups: Sequence[Sequence[Job]]) -> float:
         """Return how long groups take on all lanes side by side, at least."""
-        longest = max(_total_ms([group], self.lane.cost) for group in groups)
-        return max(longest, _total_ms(groups, self.lane.cost) / self.lanes)
+        longest = max(_total_ms([group], self.lane) for group in groups)
+        return max(longest, _total_ms(groups, self.lane) / self.lanes)
 
     def _overloaded(self, groups: list[list[Job]], model: CostModel, now_s: float) -> bool:
         """Return whether a whole batch waits, or half of what waits would be done too late if all of it ran."""
         if len(self.window) >= self.max_batch_size:
             return True
         due_s = sorted(job.due_s for group in groups for job in group)
-        return now_s + _total_ms(groups, model.cost) / 1000 / self.lanes > due_s[len(due_s) // 2]
+        return now_s + _total_ms(groups, model) / 1000 / self.lanes > due_s[len(due_s) // 2]
 
     def _view(
         self, rows: Sequence[Job], oldest_at_s: float, jobs: Sequence[Job], wide: bool, *, spare_lanes: int
@@ -258,7 +266,7 @@ class Planner(Generic[Job]):
         return View(
             jobs=len(rows),
             oldest_at_s=oldest_at_s,
-            tokens_full=sum(map(attrgetter("length"), rows)) >= self.max_batch_tokens,
+            tokens_full=sum(map(attrgetter("length"), rows)) >= self.fitting.limit,
             rows=len(jobs),
             batch_ms=model.batch_ms(len(jobs), length),
             next_ms=model.batch_ms(len(jobs) + 1, length),
@@ -286,5 +294,5 @@ class Planner(Generic[Job]):
         return self.wide if wide and self.wide is not None else self.lane
 
 
-def _total_ms(groups: Sequence[Sequence[Waiting]], cost: Cost) -> float:
-    return sum(cost.batch_ms(len(group), group[-1].length) for group in groups)
+def _total_ms(groups: Sequence[Sequence[Waiting]], model: CostModel) -> float:
+    return sum(model.batch_ms(len(group), group[-1].length) for group in groups)

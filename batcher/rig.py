@@ -7,9 +7,10 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from batcher.engine import BatchRaised, Engine, EngineLost
+from batcher.engine import BatchRaised, Engine, EngineLost, OutOfMemory
 from batcher.grid import Shape
 from batcher.layout import Layout, LayoutRefused
+from batcher.touch import TooLarge
 from inferq.errors import OperatorError
 from inferq.plurals import counted
 from inferq.tensors.signature import Signature, zeros
@@ -64,14 +65,14 @@ class Rig:
                 break
         return taken_ms
 
-    async def run(self, shape: Shape, *, wide: bool) -> float:
+    async def run(self, shape: Shape, *, wide: bool = False) -> float:
         """Run a batch of this shape and return the milliseconds that the model took."""
         rows, length = shape
         ids = [[self._token_id] * length] * rows
         try:
             answer = await self._engine.run(ids, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
         except (BatchRaised, EngineLost) as error:
-            raise OperatorError(
+            raise _kind(error)(
                 f"the model fails on {rows} x {counted(length, 'token')}: {error}:"
                 " see what inferq model check says, or lower INFERQ_MAX_BATCH_TOKENS"
             ) from error
@@ -101,12 +102,12 @@ class TensorRig(Rig):
             " inferq model check says, or state its axes in the graph"
         ) from reason
 
-    async def run(self, shape: Shape, *, wide: bool) -> float:
+    async def run(self, shape: Shape, *, wide: bool = False) -> float:
         """Run a batch of so many jobs and return the milliseconds that the model took."""
         try:
             return await self._times(shape[0], wide=wide)
         except (BatchRaised, EngineLost) as error:
-            raise OperatorError(
+            raise _kind(error)(
                 f"the model fails on a batch of {shape[0]}: {error}: see what inferq model check says, or lower"
                 " INFERQ_MAX_BATCH_SIZE"
             ) from error
@@ -114,6 +115,10 @@ class TensorRig(Rig):
     async def _times(self, rows: int, *, wide: bool) -> float:
         answer = await self._engine.run_tensors([self._job] * rows, wide=wide, timeout_ms=RUN_TIMEOUT_MS)
         return answer.compute_ms
+
+
+def _kind(error: Exception) -> type[OperatorError]:
+    return TooLarge if isinstance(error, OutOfMemory) else OperatorError
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, Value]]) -> list[Value]:

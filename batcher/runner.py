@@ -4,6 +4,9 @@ A batch that raises, or takes the engine down, is split by halves until the culp
 beside one that hung, each is run again as it was. When the engine dies under several, each is run again with the engine
 for itself, which tells whose fault it was. So nobody is charged for a neighbour; what neighbours pay is another run.
 Nor is anybody charged for an engine that fails by itself: see `batcher.enginecircuit`.
+
+A batch that the device had no memory for is nobody's fault: it is split likewise, those that come are smaller
+(`batcher.fitting`), and a job that was short of it alone is run once more with the engine for itself.
 """
 
 import asyncio
@@ -12,7 +15,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from batcher.engine import BatchRaised, Blame, EngineLost
+from batcher.engine import BatchRaised, Blame, EngineLost, OutOfMemory
 from batcher.enginecircuit import EngineCircuit, Verdict
 from batcher.item import Item
 from batcher.lanes import Turn
@@ -128,7 +131,9 @@ class Runner:
         except (BatchRaised, EngineLost) as error:
             failure = error
             assert ticket is not None, "it was run"
-            verdict = await self._circuit.failed(ticket, error, alone=turn.rows == 1, wide=turn.wide)
+            # Short of memory beside others it has not had the engine for itself yet.
+            alone = turn.rows == 1 and (turn.every_lane or not isinstance(error, OutOfMemory))
+            verdict = await self._circuit.failed(ticket, error, alone=alone, wide=turn.wide)
         else:
             self._circuit.succeeded(ticket)
             self._planner.observe(turn, answer.compute_ms)
@@ -141,6 +146,7 @@ class Runner:
                 reason=turn.reason,
             )
             self._tally.ran(batch, turn.predicted_ms)
+            self._tally.may_have(self._planner.fitting.limit)
             findings.batches.append(batch)
             return
         finally:
@@ -156,6 +162,15 @@ class Runner:
             await self._after_loss(turn, failure, findings)
 
     async def _after_raise(self, turn: Turn[Item], error: BatchRaised, findings: Findings) -> None:
+        if isinstance(error, OutOfMemory):
+            fitting, tokens = self._planner.fitting, self._planner.tokens(turn)
+            fitting.failed(tokens)
+            self._tally.short_of_memory()
+            self._tally.may_have(fitting.limit)
+            _log.warning("runner.out_of_memory", jobs=turn.rows, tokens=tokens, most_tokens=fitting.limit)
+            if turn.rows == 1 and not turn.every_lane:
+                await self._again(turn, turn.jobs, turn.reason, findings, every_lane=True)
+                return
         if turn.rows > 1:
             await self._split(turn, findings, every_lane=False)
             return

@@ -12,16 +12,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from batcher.cuda import out_of_memory
+from batcher.providers import CUDA, WHOLE, Driver, GpuShare, open_session
 from batcher.wire import Ids, Logits
-from inferq.errors import OperatorError, first_line
+from inferq.errors import OperatorError
 from inferq.installing import install_extra, pip_uninstall
 from inferq.trim import trimmed
 
 # Padded tokens of a batch from which on giving memory back costs little beside the run itself
 LARGE_TOKENS: Final = 1024
 
-_CUDA: Final = "CUDAExecutionProvider"
-_CPU: Final = "CPUExecutionProvider"
 _DTYPES: Final = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
@@ -30,32 +30,86 @@ class Session:
     """A graph that is ready to run, whatever it takes; several threads may run it at a time.
 
     ``fallback_reason`` says why ``auto`` had to take the CPU; ``trim`` leaves out what a text's answer does not depend
-    on. Raises `OperatorError` with one line and the cure.
+    on; ``runtime`` and ``driver`` are the installed ones unless others are given. Raises `OperatorError` with one line
+    and the cure.
     """
 
     inputs: list[str]
 
     def __init__(
-        self, path: Path, *, device: str, threads: int, spin: bool = False, trim: bool = True
+        self,
+        path: Path,
+        *,
+        device: str,
+        threads: int,
+        spin: bool = False,
+        trim: bool = True,
+        share: GpuShare = WHOLE,
+        runtime: Any = None,
+        driver: Driver | None = None,
     ) -> None:
-        runtime = load_runtime()
+        runtime = runtime or load_runtime()
         options = _options(runtime, threads=threads, spin=spin)
         graph = _graph(path) if trim else str(path)
         if isinstance(graph, bytes):
             beside = str(path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", beside)
-        self._session, self.fallback_reason = _open(runtime, path, graph, options, device=device)
-        self._shrink = runtime.RunOptions()
-        self._shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        self._session, self.fallback_reason = open_session(
+            runtime, path, graph, options, device=device, share=share, driver=driver or Driver()
+        )
         self.providers: list[str] = list(self._session.get_providers())
-        self.device = "cuda" if _CUDA in self.providers else "cpu"
+        self.device = "cuda" if CUDA in self.providers else "cpu"
+        self._shrink = runtime.RunOptions()
+        arenas = "cpu:0;gpu:0" if self.device == "cuda" else "cpu:0"
+        self._shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", arenas)
+        self._cramped = False
+
+    def _call(self, outputs: list[str], given: dict[str, Any], *, large: bool) -> list[Any]:
+        """Run a batch, a large one or not, and return its outputs; raises what the runtime raises."""
+        options = self._shrink if self._gives_back(large=large) else None
+        try:
+            answers: list[Any] = self._session.run(outputs, given, options)
+        except Exception as error:
+            # The runtime's exceptions have no common class of their own
+            self._cramped = out_of_memory(str(error))
+            raise
+        return answers
+
+    def _gives_back(self, *, large: bool) -> bool:
+        """Return whether a run gives back what the arena does not need after it.
+
+        On a GPU that is asked for once after memory was short, when chunks of other sizes may lie idle: with few shapes
+        the same chunks serve every batch, and to allocate them anew stops the device.
+        """
+        if self.device == "cpu":
+            return large
+        cramped, self._cramped = self._cramped, False
+        return cramped
 
 
 class OnnxSession(Session):
     """A text model's graph, which takes token ids."""
 
-    def __init__(self, path: Path, *, device: str, threads: int, spin: bool = False) -> None:
-        super().__init__(path, device=device, threads=threads, spin=spin)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        device: str,
+        threads: int,
+        spin: bool = False,
+        share: GpuShare = WHOLE,
+        runtime: Any = None,
+        driver: Driver | None = None,
+    ) -> None:
+        super().__init__(
+            path,
+            device=device,
+            threads=threads,
+            spin=spin,
+            share=share,
+            runtime=runtime,
+            driver=driver,
+        )
         self._dtypes = {entry.name: _DTYPES.get(entry.type) for entry in self._session.get_inputs()}
         self.inputs = list(self._dtypes)
         if not _INPUTS.issuperset(self.inputs) or None in self._dtypes.values():
@@ -72,8 +126,8 @@ class OnnxSession(Session):
             # One text is one segment, so its token types are all 0
             given["token_type_ids"] = np.zeros_like(input_ids)
         feed = {name: given[name].astype(dtype, copy=False) for name, dtype in self._dtypes.items()}
-        options = self._shrink if self.device == "cpu" and input_ids.size > LARGE_TOKENS else None
-        logits: Logits = np.asarray(self._session.run(self._outputs, feed, options)[0], dtype=np.float32)
+        answers = self._call(self._outputs, feed, large=input_ids.size > LARGE_TOKENS)
+        logits: Logits = np.asarray(answers[0], dtype=np.float32)
         return logits
 
 
@@ -113,42 +167,6 @@ def _graph(path: Path) -> bytes | str:
     except (OSError, ValueError):
         # The runtime says better what is wrong with it.
         return str(path)
-
-
-def _open(
-    runtime: Any, path: Path, graph: bytes | str, options: Any, *, device: str
-) -> tuple[Any, str | None]:
-    """Return a session and, when ``auto`` had to take the CPU, why."""
-    reason = None
-    if device != "cpu":
-        session, reason, cure = _cuda_session(runtime, graph, options)
-        if session is not None:
-            return session, None
-        if device == "cuda":
-            raise OperatorError(f"INFERQ_DEVICE=cuda: {reason}: {cure}, or set INFERQ_DEVICE=cpu")
-    try:
-        return runtime.InferenceSession(graph, options, providers=[_CPU]), reason
-    except Exception as error:
-        # The runtime's exceptions have no common class of their own
-        raise OperatorError(f"{path} does not load: {first_line(error)}") from error
-
-
-def _cuda_session(runtime: Any, graph: bytes | str, options: Any) -> tuple[Any | None, str, str]:
-    """Return a session on the GPU, or None with the reason and the cure."""
-    if _CUDA not in runtime.get_available_providers():
-        cure = f"{pip_uninstall('onnxruntime')}, then {install_extra('gpu')}"
-        return None, "this ONNX Runtime is built without CUDA", cure
-    cure = "check the driver with nvidia-smi"
-    try:
-        # Finds the CUDA libraries that pip installed beside the runtime
-        runtime.preload_dlls()
-        session = runtime.InferenceSession(graph, options, providers=[_CUDA, _CPU])
-    except Exception as error:
-        # A driver that is missing or too old shows as any of several exceptions
-        return None, f"CUDA does not start ({first_line(error)})", cure
-    if _CUDA not in session.get_providers():
-        return None, "CUDA does not start", cure
-    return session, "", ""
 
 
 def _is_installed(distribution: str) -> bool:

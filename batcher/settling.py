@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from batcher.cache import ResultCache
+from batcher.engine import Answer
 from batcher.item import Item
 from batcher.ledger import Ledger
 from batcher.policy import CloseReason
@@ -43,14 +44,12 @@ class Batch:
     @property
     def tokens(self) -> int:
         """Tokens of all texts, or rows of all jobs."""
-        return sum(item.length for item in self.items)
+        return sum(item.length if item.inputs else len(item.ids) for item in self.items)
 
     @property
     def padded_tokens(self) -> int:
         """Tokens that were computed, padding included; tensors are not padded."""
-        if self.items[0].inputs:
-            return self.tokens
-        return len(self.items) * max(item.length for item in self.items)
+        return self.answer.padded_tokens if isinstance(self.answer, Answer) else self.tokens
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -43,6 +43,8 @@ class Tally:
         self._queue_wait = metrics.seconds("queue_wait", "From acceptance to a batcher's hands")
         self._age = metrics.seconds("window_age", "How long the oldest job of a batch had been in the window")
         self._splits = metrics.counter("batch_splits", "Batches that failed and were split")
+        self._short = metrics.counter("batch_out_of_memory", "Batches that the device had no memory for")
+        self._limit = metrics.gauge("batch_tokens_limit", "Padded tokens that a batch may have")
         self._restarts = metrics.counter("engine_restarts", "Engine processes that were replaced")
         self._lookups = metrics.counter("cache", "Lookups of results by outcome", "place", "outcome")
         self._kept = metrics.gauge("cache_results", "Results that the batcher's cache keeps")
@@ -127,6 +129,14 @@ class Tally:
         """A batch failed and is split."""
         self.totals.splits += 1
         self._splits.inc()
+
+    def short_of_memory(self) -> None:
+        """The device had no memory for a batch."""
+        self._short.inc()
+
+    def may_have(self, most_tokens: int) -> None:
+        """A batch may have so many padded tokens from now on."""
+        self._limit.set(most_tokens)
 
     def restarted(self, restarts: int) -> None:
         """The engine was restarted so many times in all."""

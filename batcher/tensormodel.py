@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from batcher.model import SessionModel
+from batcher.providers import WHOLE, GpuShare
 from batcher.session import Session
 from inferq.errors import OperatorError
 from inferq.modelfolder import ModelFolder
@@ -30,8 +31,10 @@ Array = npt.NDArray[Any]
 class TensorSession(Session):
     """A graph that takes named tensors."""
 
-    def __init__(self, path: Path, *, device: str, threads: int, spin: bool = False) -> None:
-        super().__init__(path, device=device, threads=threads, spin=spin, trim=False)
+    def __init__(
+        self, path: Path, *, device: str, threads: int, spin: bool = False, share: GpuShare = WHOLE
+    ) -> None:
+        super().__init__(path, device=device, threads=threads, spin=spin, trim=False, share=share)
         self.inputs = [entry.name for entry in self._session.get_inputs()]
         self.types = {entry.name: entry.type for entry in self._session.get_inputs()}
         self.outputs = [entry.name for entry in self._session.get_outputs()]
@@ -39,8 +42,7 @@ class TensorSession(Session):
     def run(self, given: dict[str, Array]) -> list[Array]:
         """Run a batch and return the outputs in the order of the graph; raises what the runtime raises."""
         large = sum(array.nbytes for array in given.values()) > LARGE_BYTES
-        options = self._shrink if self.device == "cpu" and large else None
-        return [np.asarray(made) for made in self._session.run(self.outputs, given, options)]
+        return [np.asarray(made) for made in self._call(self.outputs, given, large=large)]
 
 
 class TensorModel(SessionModel[TensorSession]):
@@ -50,11 +52,17 @@ class TensorModel(SessionModel[TensorSession]):
     """
 
     def __init__(
-        self, folder: ModelFolder, *, device: str, precision: str = "fp32", threads: int = 1
+        self,
+        folder: ModelFolder,
+        *,
+        device: str,
+        precision: str = "fp32",
+        threads: int = 1,
+        share: GpuShare = WHOLE,
     ) -> None:
         assert folder.signature is not None, "a folder of a tensor model has what its graph takes"
         self.signature = folder.signature
-        super().__init__(folder, device=device, precision=precision, threads=threads)
+        super().__init__(folder, device=device, precision=precision, threads=threads, share=share)
         wanted = {port.name: _TYPES[port.datatype] for port in self.signature.inputs}
         if self._first.types != wanted:
             raise OperatorError(
@@ -80,4 +88,4 @@ class TensorModel(SessionModel[TensorSession]):
         return outputs
 
     def _open(self, *, device: str, threads: int, spin: bool = False) -> TensorSession:
-        return TensorSession(self._path, device=device, threads=threads, spin=spin)
+        return TensorSession(self._path, device=device, threads=threads, spin=spin, share=self._share)

@@ -8,9 +8,9 @@ from math import inf
 class Waiting:
     """A job that waits; times in seconds on the loop's clock.
 
-    ``length`` is its tokens, or its rows where it has tensors; only jobs of equal ``group`` share a batch. ``budget_s``
-    is when it should be done, ``due_s`` when it expires. ``key`` is what equal inputs have in common, None for a job
-    that wants to run by itself. A suspect once took the engine down alone.
+    ``length`` is its tokens, padded as a row of its own would be, or its rows where it has tensors; only jobs of equal
+    ``group`` share a batch. ``budget_s`` is when it should be done, ``due_s`` when it expires. ``key`` is what equal
+    inputs have in common, None for a job that wants to run by itself. A suspect once took the engine down alone.
     """
 
     job_id: str

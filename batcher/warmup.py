@@ -6,6 +6,8 @@
 2. What these costs predict for a window of texts of usual lengths, composed as it would be, decides on the layout.
 3. The wide session spins if that makes a batch of one shorter by more than `SPIN_GAIN`.
 
+On a GPU there is one layout, and every shape that batches are padded to is run once first (`batcher.touch`).
+
 Each step has a time that it may take, since a batcher that warms up is one that does not work. A simulated model needs
 no layout and has a small grid; a slow one is taken at its word.
 """
@@ -21,9 +23,12 @@ import structlog
 
 from batcher.cost import Sample
 from batcher.engine import Engine
+from batcher.fitting import Fitting
 from batcher.grid import Bounds, Shape, powers
 from batcher.layout import Layout, candidates, choose, unmeasured, widened
 from batcher.rig import Rig, TensorRig
+from batcher.shapes import few
+from batcher.touch import touch
 from inferq.errors import OperatorError
 from inferq.modelspec import ModelSpec
 from inferq.plurals import counted
@@ -55,7 +60,8 @@ _log = structlog.get_logger(__name__)
 class Warmth:
     """The layout that the engine now has, what batches took in it, and the texts per second of each candidate.
 
-    ``free`` is the length that was tried for free axes of tensors.
+    ``free`` is the length that was tried for free axes of tensors, ``fitting`` how large a batch the device has memory
+    for, None where that was not tried.
     """
 
     layout: Layout
@@ -63,6 +69,7 @@ class Warmth:
     wide: list[Sample] | None
     measured: dict[Layout, float]
     free: int
+    fitting: Fitting | None = None
 
 
 async def warm_up(
@@ -97,9 +104,13 @@ async def warm_up(
             )
         if simulated is not None:
             lane = await _simulated_grid(rig, layout, simulated, max_rows=max_rows)
-        else:
-            lane = await _grid(rig, layout.runs, bounds.shapes())
-        return Warmth(layout=layout, lane=lane, wide=None, measured={}, free=rig.free)
+            return Warmth(layout=layout, lane=lane, wide=None, measured={}, free=rig.free)
+        # Tensors are not padded; how many jobs of them the device has memory for is found out likewise.
+        shapes = engine.shapes if signature is None else few(max_rows=max_rows, max_length=1)
+        fitting = await touch(shapes, rig.run, max_tokens=max_tokens)
+        fits = replace(bounds, max_tokens=fitting.limit)
+        lane = await _grid(rig, layout.runs, fits.shapes())
+        return Warmth(layout=layout, lane=lane, wide=None, measured={}, free=rig.free, fitting=fitting)
     layout, grids, measured = await _best(rig, bounds, threads=threads, sessions=sessions)
     lanes = replace(layout, wide_threads=0)
     if not layout.wide_threads:

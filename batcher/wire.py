@@ -34,13 +34,18 @@ class WireError(InferqError):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
-    """Load this model; ``folder`` is a checked model folder, or None for a simulated model."""
+    """Load this model; ``folder`` is a checked model folder, or None for a simulated model.
+
+    On a GPU the engine takes its part, as one of ``gpu_batchers``, of ``gpu_percent`` of the memory.
+    """
 
     spec: str
     folder: str | None
     device: str
     precision: str
     max_output_bytes: int = 0
+    gpu_percent: int = 90
+    gpu_batchers: int = 1
 
 
 class Arrange(msgspec.Struct, frozen=True, kw_only=True, tag="arrange"):
@@ -164,10 +169,11 @@ class RanTensors(msgspec.Struct, frozen=True, kw_only=True, tag="ran_tensors"):
 
 
 class RunFailed(msgspec.Struct, frozen=True, kw_only=True, tag="run_failed"):
-    """The model raised on this batch; the engine lives on."""
+    """The model raised on this batch, or had no memory for it; the engine lives on."""
 
     run_id: int
     detail: str
+    out_of_memory: bool = False
 
 
 ToEngine = Load | Arrange | Run | RunTensors
@@ -183,16 +189,28 @@ def pack_run(
     *,
     pad_id: int = 0,
     wide: bool = False,
+    shape: tuple[int, int] = (0, 0),
 ) -> Run:
-    """Pad rows of token ids to the longest of them and make the `Run` that carries them."""
+    """Pad rows of token ids to the longest of them and make the `Run` that carries them.
+
+    It has at least the rows and tokens of ``shape``; a row that is added for that holds one token of padding.
+    """
     lengths = [len(row) for row in rows]
-    length = max(lengths)
+    length = max(shape[1], *lengths)
     padding = struct.pack("<i", pad_id)
     ids = b"".join(
         struct.pack(f"<{count}i", *row) + padding * (length - count)
         for row, count in zip(rows, lengths, strict=True)
     )
-    return Run(run_id=run_id, wide=wide, rows=len(rows), length=length, lengths=lengths, ids=ids)
+    added = max(0, shape[0] - len(rows))
+    return Run(
+        run_id=run_id,
+        wide=wide,
+        rows=len(rows) + added,
+        length=length,
+        lengths=lengths + [1] * added,
+        ids=ids + padding * (length * added),
+    )
 
 
 def pack_tensors(run_id: int, jobs: Sequence[Sequence[Tensor]], *, wide: bool = False) -> RunTensors:

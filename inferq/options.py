@@ -113,6 +113,9 @@ OPTIONS: tuple[Option, ...] = (
            help="auto takes CUDA where it works, else the CPU, and says so"),
     Option(field="precision", default="fp32", parse=allowed.choice("fp32", "int8", "fp16"), unit="type",
            help="what the model computes in; int8 and fp16 need a file of their own in the model's folder"),
+    Option(field="gpu_memory_percent", default="90", parse=allowed.integer(1, 100), unit="%",
+           help="how much of a GPU's memory all batchers on it may take together, each as much as any other; there"
+                " are INFERQ_BATCHERS for each model"),
     Option(field="batch_policy", default="slo", parse=allowed.choice("fixed", "greedy", "slo"), unit="policy",
            help="slo steers for a latency by predicted times, greedy never waits, fixed waits for a full batch"),
     Option(field="max_batch_size", default="16", parse=allowed.integer(1, 1024), unit="jobs",

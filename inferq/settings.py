@@ -52,6 +52,7 @@ class Settings:
     max_output_bytes: int
     device: str
     precision: str
+    gpu_memory_percent: int
     batch_policy: str
     max_batch_size: int
     max_wait_ms: int

@@ -70,6 +70,11 @@ class Deployment:
         """The settings as they came out, with every server's URL."""
         return self._pipeline.settings
 
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Where each process tells its metrics, by name."""
+        return self._pipeline.urls.metrics
+
     async def submit(
         self,
         texts: Sequence[str],

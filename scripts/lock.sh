@@ -13,8 +13,8 @@ compile() {
 }
 
 compile requirements.lock pyproject.toml --group build --extra cpu "$@"
-# Bound by the first, so that all agree.
-compile requirements-gpu.lock pyproject.toml --group build --extra gpu --constraint requirements.lock "$@"
+# Bound by the first, so that all agree. It is for the image, whose base has CUDA.
+compile requirements-gpu.lock pyproject.toml --group build --extra gpu-system --constraint requirements.lock "$@"
 compile requirements-dev.lock pyproject.toml --group build --extra cpu --extra dev --constraint requirements.lock "$@"
 # The servers that ours is measured beside; what runs the model there is of the same versions as ours.
 grep -oE '^(numpy|onnxruntime|starlette|tokenizers|uvicorn|uvloop)==[^ ;]+( ;[^\\]+)?' requirements-dev.lock |

@@ -119,10 +119,20 @@ def random(
         Path, typer.Argument(metavar="TARGET", help="the model folder to make; its name contains `random`")
     ],
     seed: Annotated[int, typer.Option(help="seed of the weights")] = 0,
+    written: Annotated[
+        bool,
+        typer.Option("--written", help="write the graph itself, fp32 and fp16: needs no torch and no extra"),
+    ] = False,
 ) -> None:
     """Make a full-size DistilBERT with random weights, for benchmarks; needs the `export` extra."""
     from inferq.export import random_distilbert
 
+    if written:
+        from inferq.randommodel import write_random
+
+        with progress("writing a random DistilBERT") as shown:
+            typer.echo(f"{write_random(target, seed=seed, progress=_report_to(shown.show))}")
+        return
     with progress("making a random DistilBERT") as shown:
         made = random_distilbert(target, seed=seed, progress=_report_to(shown.show))
     typer.echo(made.summary())

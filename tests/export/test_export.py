@@ -165,7 +165,7 @@ def test_a_graph_that_another_tool_left_unfused_is_fused_on_the_way(tmp_path: Pa
 def test_a_random_distilbert_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is full-size, and its folder's name and card say that it is random."""
     vocabulary = make_tiny_model(tmp_path / "vocabulary")
-    monkeypatch.setattr(export_module, "_vocabulary_source", lambda: vocabulary)
+    monkeypatch.setattr(export_module, "vocabulary_source", lambda: vocabulary)
     with pytest.raises(OperatorError, match="must contain 'random'"):
         random_distilbert(tmp_path / "distilbert")
     exported = random_distilbert(tmp_path / "random-distilbert")

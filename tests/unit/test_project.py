@@ -95,7 +95,8 @@ def test_every_dependency_is_locked() -> None:
     run, dev = (set(_pins(name)) for name in LOCKS)
     assert names(project["dependencies"] + extras["cpu"]) - run == set()
     assert names(project["dependencies"] + extras["cpu"] + extras["dev"]) - dev == set()
-    assert names(project["dependencies"] + extras["gpu"]) - set(_pins(GPU_LOCK)) == set()
+    assert names(project["dependencies"] + extras["gpu-system"]) - set(_pins(GPU_LOCK)) == set()
+    assert names(extras["gpu"]) == names(extras["gpu-system"])
 
 
 def test_pure_rooms_exist_once() -> None:
@@ -124,3 +125,22 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
     run = re.findall(r"^(make [a-z-]+)", _text(".ci/run"), re.MULTILINE)
     assert set(run) == {"make test", "make test-browser", "make test-export", "make check"}
     assert [command for command in run if f"`{command}`" not in _text("README.md")] == []
+
+
+def test_the_check_of_a_gpu_asks_for_every_wheel() -> None:
+    """What pyproject.toml asks for is what deploy/gpu-check.sh looks for before it begins."""
+    text = _text("deploy/gpu-check.sh")
+    named = re.search(r"NEEDED = \((.*?)\n\)", text, re.DOTALL)
+    assert named is not None
+    wanted = {one.partition(":")[0] for one in re.findall(r"[\w:-]+", named[1])} - {"hiredis"}
+    project = _project()["project"]
+    stated = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
+    assert wanted == {re.split(r"[\[<>=!~; ]", line)[0] for line in stated}
+    for wheel in (
+        "nvidia-cublas",
+        "nvidia-cudnn-cu13",
+        "nvidia-cuda-runtime",
+        "nvidia-curand",
+        "nvidia-cufft",
+    ):
+        assert wheel in text

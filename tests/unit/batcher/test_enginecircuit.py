@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from batcher.engine import BatchRaised, Blame, EngineLost
+from batcher.engine import BatchRaised, Blame, EngineLost, OutOfMemory
 from batcher.enginecircuit import TRIES, EngineCircuit, Verdict
 from inferq.breaker import Limits
 from inferq.circuit import Circuit
 from inferq.telemetry import Metrics
 
 RAISED = BatchRaised("it raised")
+SHORT = OutOfMemory("no memory")
 DIED = EngineLost("it died", hung=False, blame=Blame.SURE)
 HUNG = EngineLost("it hung", hung=True, blame=Blame.SURE)
 BESIDE = EngineLost("it died under several", hung=False, blame=Blame.UNSURE)
@@ -227,3 +228,14 @@ async def test_the_canary_goes_where_the_failed_run_was() -> None:
     rig.gate.left()
     assert await rig.gate.failed(ticket, DIED, alone=True, wide=True) is Verdict.JOBS
     assert rig.engine.ran == 1
+
+
+async def test_want_of_memory_beside_others_tells_nothing_of_the_engine() -> None:
+    """However often: a smaller batch may fit. A job that has no room even alone is judged as any other."""
+    rig = Rig()
+    assert {await rig.fail(SHORT) for _ in range(50)} == {Verdict.JOBS}
+    assert (rig.engine.ran, rig.gate.figures().failures) == (0, 0)
+    assert await rig.fail(SHORT, alone=True) is Verdict.JOBS
+    assert rig.engine.ran == 1
+    rig.engine.always = SHORT
+    assert await rig.fail(SHORT, alone=True) is Verdict.RESTS

@@ -10,6 +10,7 @@ from batcher.cache import ResultCache
 from batcher.engine import Engine
 from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
+from batcher.shapes import EXACT, Shapes, few
 from batcher.tally import Tally
 from batcher.texttask import TextTask
 from batcher.tokenizer import SimulatedTokenizer
@@ -32,7 +33,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batcher.intake.wall_ms", lambda: NOW_MS)
 
 
-def make(*, cache: ResultCache | None = None, slo_ms: int = 200) -> Intake:
+def make(*, cache: ResultCache | None = None, slo_ms: int = 200, shapes: Shapes = EXACT) -> Intake:
     """An intake whose own clock says 100 s, then 2 ms more at each look."""
     ticks = count()
     return Intake(
@@ -43,6 +44,7 @@ def make(*, cache: ResultCache | None = None, slo_ms: int = 200) -> Intake:
         precision="fp32",
         slo_ms=slo_ms,
         clock=lambda: 100.0 + 0.002 * next(ticks),
+        shapes=shapes,
     )
 
 
@@ -136,3 +138,10 @@ def test_a_job_that_wants_to_be_run_is_not_looked_up() -> None:
     assert isinstance(item, Item)
     assert item.key is None
     assert (cache.hits, cache.misses) == (0, 0)
+
+
+def test_on_a_device_with_few_shapes_a_job_has_its_padded_length() -> None:
+    """Its tokens are those that it has."""
+    item = admitted(make(shapes=few(max_rows=4, max_length=64)), delivery("one " * 9))
+    assert isinstance(item, Item)
+    assert (item.length, len(item.ids)) == (12, 9)

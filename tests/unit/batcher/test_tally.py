@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from batcher.engine import Answer
+from batcher.engine import Answer, TensorAnswer
 from batcher.item import Item
 from batcher.policy import CloseReason
 from batcher.settling import Batch
@@ -41,7 +41,11 @@ def batch(*lengths: int, twins: int = 0, reason: CloseReason = CloseReason.FULL)
     return Batch(
         items=[item(length) for length in lengths],
         twins=[item(lengths[0]) for _ in range(twins)],
-        answer=Answer(logits=np.zeros((len(lengths), 2), dtype=np.float32), compute_ms=20.0),
+        answer=Answer(
+            logits=np.zeros((len(lengths), 2), dtype=np.float32),
+            compute_ms=20.0,
+            padded_tokens=len(lengths) * max(lengths),
+        ),
         closed_ms=0.0,
         ended_ms=0.0,
         reason=reason,
@@ -52,6 +56,7 @@ def test_tensors_are_not_padded() -> None:
     """A batch of tensors has as many rows as its jobs brought, whichever brought the most."""
     inputs = (Tensor(name="x", datatype=Datatype.INT8, shape=(1,), data=b"a"),)
     ran = batch(1, 3)
+    ran.answer = TensorAnswer(outputs=[], compute_ms=1.0)
     for one in ran.items:
         one.inputs = inputs
     assert (ran.tokens, ran.padded_tokens) == (4, 4)

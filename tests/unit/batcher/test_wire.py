@@ -103,6 +103,16 @@ def test_a_run_of_tensors_that_does_not_fit_is_refused(rows: list[int], feeds: l
         RunTensors(run_id=1, wide=False, rows=rows, feeds=feeds).joined()
 
 
+def test_a_run_is_padded_to_a_shape() -> None:
+    """Rows that are added hold one token of padding; a shape that is too small changes nothing."""
+    run = pack_run(7, [[5, 6], [8]], pad_id=9, shape=(4, 3))
+    ids, mask = run.arrays()
+    assert (run.rows, run.length, run.lengths) == (4, 3, [2, 1, 1, 1])
+    assert ids.tolist() == [[5, 6, 9], [8, 9, 9], [9, 9, 9], [9, 9, 9]]
+    assert mask.tolist() == [[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0]]
+    assert pack_run(7, [[5, 6], [8]], shape=(1, 1)) == pack_run(7, [[5, 6], [8]])
+
+
 def test_a_packed_run_is_padded_on_the_right() -> None:
     """Rows become one rectangle, padded with the model's own id, and a mask of what is real."""
     ids, mask = pack_run(3, [[5, 6, 7], np.array([8])], pad_id=1).arrays()

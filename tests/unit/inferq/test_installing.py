@@ -28,7 +28,8 @@ def test_commands_are_of_this_python_and_safe_in_a_shell() -> None:
     ("extra", "packages"),
     [
         ("cpu", ["onnxruntime"]),
-        ("gpu", ["onnxruntime-gpu"]),
+        ("gpu", ["onnxruntime-gpu[cuda,cudnn]"]),
+        ("gpu-system", ["onnxruntime-gpu"]),
         ("export", ["onnx", "onnxruntime", "safetensors", "torch"]),
     ],
 )

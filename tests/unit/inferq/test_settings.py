@@ -121,6 +121,7 @@ CASES: dict[str, Case] = {
     "max_output_bytes": _number(1024, 131_072),
     "device": _text("cpu", "cuda", "", "gpu", "CPU", allowed="one of auto, cpu, cuda"),
     "precision": _text("int8", "fp16", "", "fp64", "INT8", allowed="one of fp32, int8, fp16"),
+    "gpu_memory_percent": _number(1, 100),
     "batch_policy": _text("fixed", "greedy", "", "slo2", "Fixed", allowed="one of fixed, greedy, slo"),
     "max_batch_size": _number(1, 1024),
     "max_wait_ms": _number(0, 60_000),
