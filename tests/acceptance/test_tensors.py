@@ -48,6 +48,13 @@ async def test_models_from_folders_beside_the_default_one(tmp_path: Path) -> Non
             }
 
         await eventually(seen, 30, what="a batcher for each model")
+        doctor = await command("doctor", *state, "--json")
+        found = json.loads(doctor.out)["findings"]
+        assert doctor.code == 0, doctor.out
+        assert (
+            sum(one["name"] == "model" for one in found) == sum(one["name"] == "direct" for one in found) == 3
+        )
+        assert "mlp.bulk: 0 ready" in next(one["detail"] for one in found if one["name"] == "queues")
     finally:
         assert up.stop() == 0
 
@@ -78,3 +85,21 @@ async def test_a_model_is_checked_by_hand_and_at_the_start(tmp_path: Path) -> No
     ):
         assert refused.code != 0
         assert "input 'words' is of texts" in refused.err
+
+
+async def test_the_doctor_sends_tensors_where_no_text_is_taken(tmp_path: Path) -> None:
+    """Zeros, to a default model of tensors, over its shards: all is well."""
+    folder = write_model(tmp_path / "lengths", MODELS["lengths"][0]())
+    up = Up(tmp_path / "up", {"model": str(folder), "routing": "hash", "shards": "8"})
+    up.start()
+    try:
+
+        async def well() -> list[dict[str, str]] | None:
+            ended = await command("doctor", "--state", str(up.state_dir), "--json")
+            return json.loads(ended.out)["findings"] if ended.code == 0 else None
+
+        found = {one["name"]: one["detail"] for one in await eventually(well, 60, what="a healthy pipeline")}
+        assert "8 shards, each with a consumer" in found["queues"]
+        assert " after " in found["one job"]
+    finally:
+        assert up.stop() == 0

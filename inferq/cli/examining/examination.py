@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Deployment, Endpoint, find
 from inferq.cli.examining import clockview
 from inferq.cli.examining.brokercheck import look_at_broker
@@ -17,6 +16,7 @@ from inferq.cli.examining.device import look_at_device
 from inferq.cli.examining.disk import look_at_disks
 from inferq.cli.examining.finding import Finding, of_error, ok, wrong
 from inferq.cli.examining.modelcheck import judge_loaded, look_at_models
+from inferq.cli.examining.onejob import send_one
 from inferq.cli.examining.redischeck import Told, look_at_redis
 from inferq.cli.examining.services import (
     look_at_batcher,
@@ -33,8 +33,6 @@ from inferq.runfile import default_state_dir
 from inferq.settings import Settings, require_servers, unknown
 
 MIN_PYTHON: Final = (3, 11)
-SAMPLE: Final = "everything works as it should"
-JOB_S: Final = 30.0
 NEXT_SIGN_S: Final = EVERY_S + 0.5
 
 
@@ -89,7 +87,7 @@ async def examine(
     for service in services:
         if service.name.startswith("batcher"):
             yield await look_at_batcher(service)
-    yield [await _one_job(place or deployment.endpoint(key))]
+    yield [await send_one(place or deployment.endpoint(key), settings)]
 
 
 def _python() -> Finding:
@@ -141,26 +139,3 @@ def _data_dir(settings: Settings, told: Told | None) -> Path | None:
 
 def _tick() -> clockview.Tick:
     return clockview.Tick(wall_ms=time.time() * 1000, steady_ms=time.monotonic() * 1000)
-
-
-async def _one_job(place: Endpoint) -> Finding:
-    """Send a job through everything and wait for its result."""
-    from inferq import ClientError, JobError
-    from inferq.cli.calls import NoKey, connected
-
-    url, begun_s = place.url, time.perf_counter()
-    try:
-        async with connected(place, patience_s=5.0) as client:
-            result = await client.run(SAMPLE, timeout_s=JOB_S)
-    except NoKey:
-        return wrong("one job", f"{url} asks for an API key that it knows", NO_KEY)
-    except JobError as error:
-        detail = f"{url}: the job ended without a result: {error.detail}"
-        return wrong("one job", detail, "see the batcher's log")
-    except ClientError as error:
-        cure = "mend what is wrong above; with nothing wrong there, see the logs"
-        return wrong("one job", f"{url}: {error}", cure)
-    except InferqError as error:
-        return of_error("one job", error)
-    took_ms = (time.perf_counter() - begun_s) * 1000
-    return ok("one job", f"{result.label} after {took_ms:.0f} ms, submitted at {url}")
