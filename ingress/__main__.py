@@ -87,6 +87,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         return SubmitEndpoint(form, keys, idempotency, waits, counts)
 
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
+    visitors = Visitors(origins, host=settings.host)
     parts = Parts(
         infer=endpoint(Single(submits, stream_url=settings.stream_url)),
         batch=endpoint(Batch(submits, stream_url=settings.stream_url)),
@@ -94,7 +95,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         events=events,
         stats=stats,
         keys=keys,
-        visitors=Visitors(origins, host=settings.host),
+        visitors=visitors,
         stream_url=settings.stream_url,
     )
 
@@ -106,7 +107,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
 
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
-    letters = Letters(broker, settings.names, keys, origins, host=settings.host)
+    letters = Letters(broker, settings.names, keys, visitors)
     app = make_app(parts, metrics, checks, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)
     try:
