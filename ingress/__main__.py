@@ -111,6 +111,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     most_bytes = most_body_bytes(settings.max_input_bytes if catalog.tensor_models else 0)
     batch_bytes = max(MAX_BATCH_BYTES, most_bytes)
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
+    visitors = Visitors(origins, host=settings.host)
     parts = Parts(
         infer=endpoint(Single(submits, stream_url=settings.stream_url, most_bytes=most_bytes)),
         batch=endpoint(Batch(submits, stream_url=settings.stream_url, most_bytes=batch_bytes)),
@@ -118,7 +119,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         events=events,
         stats=stats,
         keys=keys,
-        visitors=Visitors(origins, host=settings.host),
+        visitors=visitors,
         stream_url=settings.stream_url,
     )
 
@@ -137,7 +138,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         return told
 
     pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
-    letters = Letters(broker, settings.names, keys, origins, host=settings.host)
+    letters = Letters(broker, settings.names, keys, visitors)
     app = make_app(parts, metrics, checks, about, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)
     try:

@@ -15,18 +15,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from inferq.addresses import LOOPBACK
 from inferq.broker import Broker
 from inferq.errors import FieldError, Forbidden, InvalidRequest, Unavailable
 from inferq.jobs import isoformat
 from inferq.keyring import KeyRing, the_one
 from inferq.messages import DeadLetter
 from inferq.names import DEAD_LIMIT, Names
-from inferq.origins import Origins
 from inferq.replays import MOST_AT_ONCE, replay
 from ingress import bodies
 from ingress.heads import head_of
 from ingress.requests import check_headers
+from ingress.visitors import Visitors
 
 MOST_SHOWN: Final = 100
 MOST_CHOSEN: Final = MOST_AT_ONCE
@@ -69,11 +68,10 @@ _ALLOWED: Final = f"must be a list of 1 to {MOST_CHOSEN} ids of jobs"
 
 
 class Letters:
-    """Answers under `/ops/dead`; ``host`` is where the service listens, ``origins`` are those of its own page."""
+    """Answers under `/ops/dead`."""
 
-    def __init__(self, broker: Broker, names: Names, keys: KeyRing, origins: Origins, *, host: str) -> None:
-        self._broker, self._names, self._keys, self._origins = broker, names, keys, origins
-        self._local = host in LOOPBACK
+    def __init__(self, broker: Broker, names: Names, keys: KeyRing, visitors: Visitors) -> None:
+        self._broker, self._names, self._keys, self._visitors = broker, names, keys, visitors
         # Going through the letters is work for the broker, and two at once would hide letters from each other.
         self._turn = asyncio.Lock()
 
@@ -119,15 +117,13 @@ class Letters:
         return _json({"dropped": sorted(dropped), "failed": _missing(chosen, dropped)})
 
     def _admit(self, request: Request) -> None:
-        headers = request.headers
-        if not all(map(self._origins.allow, headers.getlist("origin"))):
-            raise Forbidden("a page of this origin may not do this: see INFERQ_ORIGINS")
-        if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
-            raise Forbidden("this is for pages of the service alone")
-        caller = self._keys.caller(the_one(request.scope["headers"]))
+        headers = request.scope["headers"]
+        # With keys too: a page may have been given one.
+        self._visitors.admit(request.method, headers, harmless=())
+        caller = self._keys.caller(the_one(headers))
         if not caller.admin:
             raise Forbidden("dead letters are everybody's: give the key of an admin")
-        if not self._keys.keys and not self._local:
+        if not self._keys.keys and not self._visitors.local:
             raise Forbidden("dead letters are open beyond loopback with API keys alone: set INFERQ_API_KEYS")
 
     async def _chosen(self, request: Request) -> Sequence[str]:

@@ -16,14 +16,14 @@ HTTP does not tell of sites, but of languages, and no page can keep it from that
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from inferq.addresses import LOOPBACK
 from inferq.errors import Forbidden
 from inferq.origins import Origins
 
-_HARMLESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+HARMLESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _KNOWN: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"accept-language"})
 _OWN: Final = frozenset({"same-origin", "none"})
 _PORT: Final = re.compile(r":\d*\Z")
@@ -42,8 +42,18 @@ class Visitors:
     def __init__(self, origins: Origins, *, host: str) -> None:
         self._origins, self._local = origins, host in LOOPBACK
 
-    def admit(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Let a request pass, or raise `Forbidden`; names of ``headers`` are in lower case."""
+    @property
+    def local(self) -> bool:
+        """Whether the service listens on loopback alone."""
+        return self._local
+
+    def admit(
+        self, method: str, headers: Iterable[tuple[bytes, bytes]], *, harmless: Container[str] = HARMLESS
+    ) -> None:
+        """Let a request pass, or raise `Forbidden`; names of ``headers`` are in lower case.
+
+        A page of another origin may ask with ``harmless`` methods alone.
+        """
         host = origin = site = ""
         browser = False
         for name, value in headers:
@@ -63,7 +73,7 @@ class Visitors:
             return
         if self._local and not self._is_ours(host):
             raise Forbidden(_STRANGE_HOST)
-        if method not in _HARMLESS and not self._own_page(origin, site, host):
+        if method not in harmless and not self._own_page(origin, site, host):
             raise Forbidden(_STRANGE_PAGE)
 
     def _is_ours(self, host: str) -> bool:

@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+program=RabbitMQ package=rabbitmq-server skipped="The tests of this broker"
 installed() {
     .venv/bin/python -c '
 from inferq.errors import OperatorError
@@ -16,23 +17,8 @@ except OperatorError:
 '
 }
 
-missing() {
-    {
-        echo "!!! RabbitMQ is not installed, and $1."
-        echo "!!! The cure: apt-get install rabbitmq-server"
-    } >&2
-    if [ "${CI:-}" = true ]; then
-        echo "!!! CI=true: that is a failure." >&2
-        exit 1
-    fi
-    echo "!!! The tests of this broker will be SKIPPED." >&2
-    exit 0
-}
-
-! installed || exit 0
-command -v apt-get >/dev/null 2>&1 || missing "there is no apt-get to install it with"
-[ "$(id -u)" = 0 ] || missing "only root can install it"
-
+. scripts/required.sh
+need
 echo "test: installing Debian's rabbitmq-server, its service not started"
 # Debian asks this script whether a package may start its service; 101 is no.
 policy=/usr/sbin/policy-rc.d
@@ -50,12 +36,11 @@ trap 'exit 1' HUP INT TERM
 printf '#!/bin/sh\nexit 101\n' >"$policy"
 chmod 755 "$policy"
 
-if { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-    rabbitmq-server >/dev/null; } </dev/null && installed; then
+if fetch rabbitmq-server; then
     # A test run leaves no server behind that starts with the machine.
     if [ -d /run/systemd/system ]; then
         systemctl disable --quiet rabbitmq-server.service || true
     fi
 else
-    missing "Debian's package could not be installed (see above)"
+    missing "$FAILED"
 fi

@@ -1,4 +1,4 @@
-"""Helpers for tests: waiting for a condition with a deadline."""
+"""Helpers for tests: waiting for a condition with a deadline, in a loop and without one."""
 
 import asyncio
 import inspect
@@ -27,3 +27,15 @@ async def eventually(
                 f"{what or 'condition'} did not hold within {timeout_s} s; last seen: {value!r}"
             )
         await asyncio.sleep(every_s)
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float = 15.0, *, what: str = "") -> Any:
+    """Return the first truthy value of ``condition``, which another process makes true; fail as `eventually` does."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(
+                f"{what or 'condition'} did not hold within {timeout_s} s; last seen: {value!r}"
+            )
+        time.sleep(0.02)  # between two looks; nothing relies on how long it is
+    return value

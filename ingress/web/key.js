@@ -1,5 +1,6 @@
 // The API key: kept for this tab alone, and asked for in a dialog.
 
+import { el } from "./dom.js";
 import { recall, retain } from "./tab.js";
 
 const NAME = "inferq.key";
@@ -19,32 +20,53 @@ export function authorization() {
   return key() ? { Authorization: `Bearer ${key()}` } : {};
 }
 
-/** Wire the dialog; `changed` is called with each new key. Returns how to ask, with what is wrong at present. */
+/** Make the dialog; `changed` is called with each new key. Returns how to ask, with what is wrong at present. */
 export function key_dialog(changed) {
-  const at = (id) => document.getElementById(id);
-  const [dialog, input, error] = [at("key-dialog"), at("key-input"), at("key-error")];
-  at("key-cancel").addEventListener("click", () => dialog.close());
-  at("key-forget").addEventListener("click", () => {
+  const error = el("p", { id: "key-error", className: "error", role: "alert" });
+  const input = el("input", { id: "key-input", type: "password", autocomplete: "off", spellcheck: false, maxLength: 255 });
+  const forgotten = () => {
     keep("");
     dialog.close();
     changed();
-  });
-  at("key-form").addEventListener("submit", (event) => {
+  };
+  const forget = el("button", { type: "button", id: "key-forget", className: "plain", onclick: forgotten }, "Forget the key");
+  const given = (event) => {
     event.preventDefault();
-    const given = input.value.trim();
+    const text = input.value.trim();
     // Header fields take visible ASCII alone, and so do keys.
-    if (!/^[\x21-\x7e]{1,255}$/.test(given)) {
+    if (!/^[\x21-\x7e]{1,255}$/.test(text)) {
       error.textContent = "A key has 1 to 255 visible ASCII characters.";
       return;
     }
-    keep(given);
+    keep(text);
     input.value = "";
     dialog.close();
     changed();
-  });
+  };
+  const dialog = el(
+    "dialog",
+    { id: "key-dialog", "aria-labelledby": "key-title" },
+    el(
+      "form",
+      { method: "dialog", id: "key-form", autocomplete: "off", onsubmit: given },
+      el("h2", { id: "key-title" }, "API key"),
+      el("p", {}, "This deployment asks for a key; dead letters need that of an admin. It is kept until this tab is closed, and is sent to this deployment alone."),
+      el("label", { htmlFor: "key-input" }, "Key"),
+      input,
+      error,
+      el(
+        "div",
+        { className: "buttons" },
+        forget,
+        el("button", { type: "button", id: "key-cancel", className: "plain", onclick: () => dialog.close() }, "Cancel"),
+        el("button", { type: "submit", className: "primary" }, "Use this key"),
+      ),
+    ),
+  );
+  document.body.append(dialog);
   return (wrong = "") => {
     error.textContent = wrong;
-    at("key-forget").hidden = key() === "";
+    forget.hidden = key() === "";
     if (!dialog.open) dialog.showModal();
     input.focus();
   };

@@ -112,7 +112,7 @@ function show_batchers() {
       "li",
       { "data-tone": tone(one.state) },
       el("p", {}, el("span", { className: "state", "data-tone": tone(one.state) }, one.state), " ", el("code", { title: one.id }, one.id)),
-      el("p", { title: `${one.precision}, ${one.layout}` }, ...joined([one.fallback_reason ? el("span", { title: one.fallback_reason }, `${one.device} (not as asked for)`) : one.device, one.model, one.precision, one.layout])),
+      el("p", { title: `${one.precision}, ${one.layout}` }, ...joined([one.fallback_reason ? el("span", { title: one.fallback_reason }, `${one.device} (no CUDA)`) : one.device, one.model, one.precision, one.layout])),
       el("p", { className: "quiet" }, one.state === "gone" ? `last heard of ${moment(one.heard)}` : `last progress ${one.last_progress_s.toFixed(1)} s ago`),
     ),
   );

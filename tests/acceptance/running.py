@@ -92,6 +92,14 @@ class Up:
                 raise AssertionError(f"inferq up did not come up:\n{self.out}\n{self.err}")
             time.sleep(0.05)
 
+    def __enter__(self) -> "Up":
+        """Start it; at the end it is stopped."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def signal(self, number: signal.Signals) -> None:
         """Send the supervisor a signal."""
         assert self._process is not None

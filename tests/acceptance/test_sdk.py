@@ -24,12 +24,8 @@ _BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 @pytest.fixture(scope="module")
 def builtin_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A pipeline with the model that ships with the package."""
-    up = Up(tmp_path_factory.mktemp("builtin"), {"model": "builtin", "device": "cpu"})
-    up.start()
-    try:
+    with Up(tmp_path_factory.mktemp("builtin"), {"model": "builtin", "device": "cpu"}) as up:
         yield up
-    finally:
-        up.stop()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from urllib.parse import urlsplit
 
 import axe_playwright_python
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, WebSocket, expect
+
+from tests.support import wait_until
 
 PICTURES: Final = Path(__file__).resolve().parents[2] / "build" / "browser"
 MOST_BYTES: Final = 150_000
@@ -152,7 +153,7 @@ def ended(page: Page, count: int) -> list[dict[str, Any]]:
     def done() -> list[dict[str, Any]]:
         return [line for line in records(page) if (line["record"] or {}).get("status") == "done"]
 
-    found: list[dict[str, Any]] = eventually(lambda: len(done()) == count and done(), what="the kept answers")
+    found: list[dict[str, Any]] = wait_until(lambda: len(done()) == count and done(), what="the kept answers")
     return found
 
 
@@ -164,15 +165,6 @@ def frozen(pid: int) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
-
-
-def eventually(condition: Any, *, within_s: float = 15.0, what: str = "") -> Any:
-    """Return the first truthy value of ``condition``; the browser goes on meanwhile in a process of its own."""
-    deadline = time.monotonic() + within_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what or 'condition'} did not hold; last seen: {value!r}"
-        time.sleep(0.02)
-    return value
 
 
 def picture(page: Page, name: str, *, whole: bool = False) -> None:

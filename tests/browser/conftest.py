@@ -52,12 +52,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """The pipeline with the model that ships with the package, as `make run` starts it."""
-    up = Up(tmp_path_factory.mktemp("pipeline"), {"model": "builtin", "device": "cpu"})
-    up.start()
-    try:
+    with Up(tmp_path_factory.mktemp("pipeline"), {"model": "builtin", "device": "cpu"}) as up:
         yield up
-    finally:
-        up.stop()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from tests.browser.browsing import (
     Seen,
     answered,
     ended,
-    eventually,
     live,
     opened,
     picture,
@@ -21,6 +20,7 @@ from tests.browser.browsing import (
     violations,
 )
 from tests.browser.conftest import StartUp
+from tests.support import wait_until
 
 FIVE = (
     "I loved every minute of it",
@@ -52,7 +52,7 @@ def test_one_line_is_answered_with_its_trace(browser: Browser, pipeline: Up, fig
         expect(card.locator(".company")).to_have_text("Pass A alone.")
         expect(page.locator(".took")).to_have_text("1 line took 1 forward pass")
         picture(page, "one-line")
-        drawn_ms = eventually(
+        drawn_ms = wait_until(
             lambda: page.evaluate("performance.getEntriesByName('inferq.drawn').map((one) => one.duration)")
         )
         figures += [

@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, expect
 from tests.browser.browsing import (
     answered,
     ended,
-    eventually,
     frozen,
     live,
     opened,
@@ -20,6 +19,7 @@ from tests.browser.browsing import (
     violations,
 )
 from tests.browser.conftest import StartUp
+from tests.support import wait_until
 
 NO_SERVER = "ERR_CONNECTION_REFUSED|WebSocket connection"
 
@@ -32,7 +32,7 @@ def test_what_was_unfinished_is_followed_after_a_reload(browser: Browser, start_
         with frozen(up.pid("batcher-1")):
             send(page, "one", "two")
             expect(page.locator('.answer[data-state="queued"]')).to_have_count(2)
-            eventually(lambda: len(records(page)) == 2 and all(line["job_id"] for line in records(page)))
+            wait_until(lambda: len(records(page)) == 2 and all(line["job_id"] for line in records(page)))
             page.reload()
             expect(page.locator('.answer[data-state="queued"]')).to_have_count(2)
         answered(page, 2)

@@ -9,8 +9,9 @@ from typing import Any
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.acceptance.running import Up
-from tests.browser.browsing import answered, eventually, live, opened, send, violations
+from tests.browser.browsing import answered, live, opened, send, violations
 from tests.browser.conftest import StartUp
+from tests.support import wait_until
 
 SUBMIT = "**/v1/infer/batch"
 LOOKS = re.compile(r"/v1/jobs/[0-9a-f]{32}$")
@@ -134,7 +135,7 @@ def test_what_was_deleted_is_not_sent_again(browser: Browser, pipeline: Up) -> N
     with opened(browser, pipeline.api, before=prepare) as (page, seen):
         seen.expected.append("503")
         send(page, "one")
-        eventually(lambda: page.evaluate("1") and held)
+        wait_until(lambda: page.evaluate("1") and held)
         page.get_by_role("button", name=re.compile("^Delete “")).click()
         page.get_by_role("button", name="Delete", exact=True).click()
         expect(page.locator("#empty")).to_be_visible()
@@ -166,7 +167,7 @@ def test_an_answer_that_is_lost_makes_no_second_job(browser: Browser, pipeline: 
         expect(page.locator(".company")).not_to_contain_text("clocks differ")
         assert (len(set(keys)), len(keys), len(set(jobs))) == (1, 2, 1)
         send(page, "two", "three")
-        eventually(lambda: page.evaluate("1") and len(keys) == 3)
+        wait_until(lambda: page.evaluate("1") and len(keys) == 3)
         page.reload()
         expect(page.locator(".trouble:visible")).to_have_count(2)
         page.get_by_role("button", name="Send again").click()

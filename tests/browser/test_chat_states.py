@@ -7,8 +7,9 @@ import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from tests.acceptance.running import Up
-from tests.browser.browsing import answered, eventually, frozen, live, opened, picture, records, send
+from tests.browser.browsing import answered, frozen, live, opened, picture, records, send
 from tests.browser.conftest import StartUp
+from tests.support import wait_until
 
 ENDS = {"done", "failed", "cancelled", "expired"}
 
@@ -51,7 +52,7 @@ def test_answers_that_come_late_move_nothing(browser: Browser, start_up: StartUp
         live(page)
         with frozen(up.pid("batcher-1")):
             send(page, "one", "[[raise]]", "three")
-            eventually(lambda: len(records(page)) == 3 and all(line["job_id"] for line in records(page)))
+            wait_until(lambda: len(records(page)) == 3 and all(line["job_id"] for line in records(page)))
             # Whatever moves after a reload is the page's own doing.
             page.reload()
             live(page)
@@ -66,7 +67,7 @@ def test_two_tabs_share_a_conversation(browser: Browser, pipeline: Up) -> None:
         live(page)
         send(page, "I loved it")
         answered(page, 1)
-        eventually(lambda: len(records(page)) == 1)
+        wait_until(lambda: len(records(page)) == 1)
         other = page.context.new_page()
         other.goto(pipeline.api)
         live(other)
@@ -82,7 +83,7 @@ def test_two_tabs_share_a_conversation(browser: Browser, pipeline: Up) -> None:
             assert one.locator(".said [dir]").all_inner_texts() == [
                 "I loved it", "It broke after two days", "Easy to use",
             ]  # fmt: skip  # one list
-        eventually(lambda: [line["text"] for line in records(page) if line["record"]][2:] == ["Easy to use"])
+        wait_until(lambda: [line["text"] for line in records(page) if line["record"]][2:] == ["Easy to use"])
 
 
 def test_all_can_be_deleted_from_an_empty_conversation(browser: Browser, pipeline: Up) -> None:
@@ -106,7 +107,7 @@ def test_a_browser_that_is_full_says_so_and_loses_nothing(browser: Browser, pipe
         live(page)
         send(page, "I loved it")
         answered(page, 1)
-        eventually(lambda: len(records(page)) == 1 and records(page)[0]["record"])
+        wait_until(lambda: len(records(page)) == 1 and records(page)[0]["record"])
         page.get_by_role("button", name="New conversation").click()
         page.evaluate(
             """() => {

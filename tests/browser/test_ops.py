@@ -10,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.acceptance.running import Up
-from tests.browser.browsing import eventually, live, opened, picture, violations
+from tests.browser.browsing import live, opened, picture, violations
 from tests.browser.conftest import StartUp
+from tests.support import wait_until
 
 
 def tile(page: Page, name: str) -> str:
@@ -28,7 +29,7 @@ def dies(up: Up, *texts: str, key: str = "") -> None:
         before = client.get("/v1/stats").json()["queue"]["dead"]
         for text in texts:
             assert client.post("/v1/infer", json={"text": text}).status_code == 202
-        eventually(
+        wait_until(
             lambda: client.get("/v1/stats").json()["queue"]["dead"] == before + len(texts),
             what="dead letters",
         )
@@ -45,7 +46,7 @@ def test_it_shows_what_goes_on(browser: Browser, pipeline: Up, name: str, dark: 
         with httpx.Client(base_url=pipeline.api, trust_env=False) as client:
             inputs = [{"text": f"a film of a kind {secrets.token_hex(4)}"} for _ in range(64)]
             assert client.post("/v1/infer/batch", json={"inputs": inputs}).status_code == 202
-        eventually(lambda: tile(page, "ended") not in {"–", "0.0/s"}, what="a rate")
+        wait_until(lambda: tile(page, "ended") not in {"–", "0.0/s"}, what="a rate")
         expect(page.locator("#latency tr").nth(2)).to_have_text(re.compile(r"total\d.*ms.*ms.*ms"))
         expect(page.locator("#sizes-text")).to_contain_text(" jobs; closed by ")
         assert page.locator("#sizes rect").count() > 0

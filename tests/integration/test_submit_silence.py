@@ -18,10 +18,17 @@ LINE = "inferq: no batcher is running, so the jobs wait: see `inferq doctor`\n"
 
 @dataclass
 class Count:
-    """What a run has printed, and what it waits for."""
+    """What a run has printed, what it waits for, and how often that was looked at."""
 
     printed: int = 0
-    unprinted: int = 1
+    waiting: int = 1
+    looks: int = 0
+
+    @property
+    def unprinted(self) -> int:
+        """What it waits for."""
+        self.looks += 1
+        return self.waiting
 
 
 @pytest.fixture(autouse=True)
@@ -53,12 +60,12 @@ async def test_silence_is_explained_once(
 
 async def test_without_jobs_nothing_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody who still types has sent nothing that could wait; once there is a job, it is asked."""
-    count = Count(unprinted=0)
+    count = Count(waiting=0)
     async with fake_ingress(stats={"batchers": []}) as ingress:
         explaining = asyncio.create_task(explained(ingress.url, count))
-        await asyncio.sleep(0.05)  # some turns of the question; a later one asks nothing either
+        await eventually(lambda: count.looks > 2, what="some turns of the question")
         assert not [head for head in ingress.heads if b"/v1/stats" in head]
-        count.unprinted = 1
+        count.waiting = 1
         await eventually(explaining.done, what="the explanation")
         await explaining
     assert capsys.readouterr().err == LINE

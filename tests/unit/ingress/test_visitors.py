@@ -112,3 +112,18 @@ def test_other_header_fields_say_nothing() -> None:
     """Whatever a page's request carries besides."""
     assert admits(host=OWN, user_agent="curl/8", accept="*/*")
     assert not admits(host=OWN, accept="*/*", origin="https://evil.example")
+
+
+@pytest.mark.parametrize(("listens", "local"), [("localhost", True), ("::1", True), ("0.0.0.0", False)])
+def test_it_says_whether_the_service_is_on_loopback_alone(listens: str, local: bool) -> None:
+    """Dead letters are open without keys there alone."""
+    assert Visitors(allowed_origins("", host=listens, port=8080), host=listens).local is local
+
+
+def test_a_page_may_be_refused_looks_too() -> None:
+    """Where a look is work, as at dead letters, no method is harmless."""
+    visitors = Visitors(allowed_origins("", host="127.0.0.1", port=8080), host="127.0.0.1")
+    headers = [(b"host", OWN.encode()), (b"sec-fetch-site", b"cross-site")]
+    visitors.admit("GET", headers)
+    with pytest.raises(Forbidden):
+        visitors.admit("GET", headers, harmless=())
