@@ -103,6 +103,8 @@ class Engine:
             digest=content,
             providers=model.providers,
             load_ms=(time.perf_counter() - started) * 1000,
+            head=model.head,
+            width=model.width,
         )
 
     def _arrange(self, message: Arrange) -> Arranged | ArrangeFailed:
@@ -130,8 +132,9 @@ class Engine:
         if isinstance(model, TensorModel):
             raise WireError("a run of tokens for a model that takes tensors")
         ids, mask = message.arrays()
+        types = message.token_types()
         threads = self._wide if message.wide else self._lanes
-        threads.submit(self._run, model, message, ids, mask).add_done_callback(_end_with)
+        threads.submit(self._run, model, message, ids, mask, types).add_done_callback(_end_with)
 
     def _begin_tensors(self, message: RunTensors) -> None:
         model = self._loaded()
@@ -161,16 +164,16 @@ class Engine:
             RanTensors(run_id=message.run_id, rows=jobs, outputs=outputs, compute_ms=compute_ms)
         )
 
-    def _run(self, model: Model, message: Run, ids: Ids, mask: Ids) -> None:
+    def _run(self, model: Model, message: Run, ids: Ids, mask: Ids, types: Ids | None) -> None:
         started = time.perf_counter()
         try:
-            logits = model.run(ids, mask, wide=message.wide)
+            logits = model.run(ids, mask, types, wide=message.wide)
         except Exception as error:
             # Whatever a model raises fails its batch alone; the runtime's exceptions have no common class
             detail = f"{type(error).__name__}: {first_line(error)}"
             return self._send(RunFailed(run_id=message.run_id, detail=detail))
         compute_ms = (time.perf_counter() - started) * 1000
-        if logits.shape != (message.rows, len(model.labels)):
+        if logits.shape != (message.rows, model.width):
             detail = f"the model gave shape {logits.shape} for {message.rows} rows"
             return self._send(RunFailed(run_id=message.run_id, detail=detail))
         return self._send(

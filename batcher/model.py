@@ -16,6 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, Generic, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
 from batcher.layout import Layout, LayoutRefused
@@ -25,6 +26,7 @@ from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
 from batcher.wire import Ids, Logits
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
+from inferq.head import CHOICE_FILE, SINGLE_LABEL, Head, Kind
 from inferq.modelfolder import ModelFolder, precision_file
 from inferq.modelspec import ModelSpec
 
@@ -41,14 +43,20 @@ class Model(Protocol):
     """A model that is ready to run."""
 
     labels: tuple[str, ...]
+    head: Head
+    width: int
     device: str
     fallback_reason: str | None
     max_length: int
     providers: list[str]
     inputs: list[str]
 
-    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
-        """Run a padded batch in a lane, or in the wide session; raises what the runtime raises.
+    def run(
+        self, input_ids: Ids, attention_mask: Ids, token_types: Ids | None = None, *, wide: bool = False
+    ) -> Logits:
+        """Run a padded batch in a lane, or in the wide session, and return ``width`` numbers for each text.
+
+        Raises what the runtime raises.
 
         Callers see to it that no more run at a time than the layout has lanes; one more would wait.
         """
@@ -66,11 +74,14 @@ class SessionModel(Generic[SessionT]):
     """
 
     labels: tuple[str, ...] = ()
+    head: Head = SINGLE_LABEL
+    width = 0
 
     def __init__(
         self, folder: ModelFolder, *, device: str, precision: str = "fp32", threads: int = 1
     ) -> None:
         self._path = model_file(folder, precision)
+        self.head = folder.head
         # Not counted as part of a session
         load_runtime()
         before = resident_bytes()
@@ -149,24 +160,34 @@ class SessionModel(Generic[SessionT]):
 
 
 class OnnxModel(SessionModel[OnnxSession]):
-    """A text classifier's graph."""
+    """A text model's graph."""
 
-    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
+    def run(
+        self, input_ids: Ids, attention_mask: Ids, token_types: Ids | None = None, *, wide: bool = False
+    ) -> Logits:
         """Run a padded batch in a lane, or in the wide session; raises what the runtime raises."""
         with self._lent(wide) as session:
-            return session.run(input_ids, attention_mask)
+            return session.run(input_ids, attention_mask, token_types)
 
     def _open(self, *, device: str, threads: int, spin: bool = False) -> OnnxSession:
-        return OnnxSession(self._path, device=device, threads=threads, spin=spin)
+        return OnnxSession(self._path, device=device, threads=threads, spin=spin, head=self.head)
 
     def _try(self, folder: ModelFolder) -> None:
-        self.labels = _checked_labels(self._first, folder)
+        self.width = _width(self._first, folder)
+        if self.head.kind is Kind.EMBEDDING:
+            return
+        self.labels = _checked_labels(self.width, folder)
+        if self.head.kind is Kind.SINGLE and self.width == 1:
+            # A softmax over one label would always be 1.
+            self.head = msgspec.structs.replace(self.head, kind=Kind.MULTI)
 
 
 class SimulatedModel:
     """No model: a batch of b takes tau0 + alpha * b milliseconds; the answer follows from the ids alone."""
 
     labels: tuple[str, ...] = ("NEGATIVE", "POSITIVE")
+    head = SINGLE_LABEL
+    width = 2
     device = "cpu"
     fallback_reason: str | None = None
     max_length = SIMULATED_MAX_LENGTH
@@ -176,7 +197,9 @@ class SimulatedModel:
         self.providers: list[str] = ["simulated"]
         self.inputs = ["input_ids", "attention_mask"]
 
-    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
+    def run(
+        self, input_ids: Ids, attention_mask: Ids, token_types: Ids | None = None, *, wide: bool = False
+    ) -> Logits:
         """Return made-up logits after the time that the batch takes, or carry out the faults it orders."""
         if self._spec.faults:
             self._carry_out(set(input_ids[attention_mask == 1].tolist()))
@@ -236,20 +259,29 @@ def _slots(sessions: Sequence[AnySession]) -> SimpleQueue[AnySession]:
     return slots
 
 
-def _checked_labels(session: OnnxSession, folder: ModelFolder) -> tuple[str, ...]:
-    """Run a first small batch and return the labels, which must be as many as the graph gives logits."""
+def _width(session: OnnxSession, folder: ModelFolder) -> int:
+    """Run a first small batch and return how many numbers the graph gives for a text."""
     ones = np.ones((1, min(8, folder.max_length)), dtype=np.int64)
     try:
         shape = session.run(ones, ones).shape
     except Exception as error:
         # The runtime's exceptions have no common class of their own
         raise OperatorError(f"{folder.path} does not run: {first_line(error)}") from error
-    if len(shape) != 2 or shape[0] != 1:
-        raise OperatorError(f"{folder.path} gives shape {shape}, not one row of logits for a text")
-    labels = folder.labels or tuple(f"LABEL_{index}" for index in range(shape[1]))
-    if len(labels) != shape[1]:
+    if len(shape) != 2 or shape[0] != 1 or not shape[1]:
+        what = "vector" if folder.head.kind is Kind.EMBEDDING else "row of logits"
         raise OperatorError(
-            f"{folder.path} gives {shape[1]} logits but its config.json names {len(labels)} labels"
+            f"{folder.path} gives shape {shape}, not one {what} for a text: {CHOICE_FILE} in that folder may say"
+            " how tokens are pooled"
+        )
+    return int(shape[1])
+
+
+def _checked_labels(width: int, folder: ModelFolder) -> tuple[str, ...]:
+    """Return the labels, which must be as many as the graph gives logits."""
+    labels = folder.labels or tuple(f"LABEL_{index}" for index in range(width))
+    if len(labels) != width:
+        raise OperatorError(
+            f"{folder.path} gives {width} logits but its config.json names {len(labels)} labels"
         )
     return labels
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferq.errors import InferqError
+from inferq.head import SINGLE_LABEL, Head
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import Tensor, TensorError, check_bytes
 
@@ -55,6 +56,7 @@ class Arrange(msgspec.Struct, frozen=True, kw_only=True, tag="arrange"):
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """Run one batch: ``ids`` is little-endian int32, ``rows`` x ``length``, padded on the right.
 
+    ``types`` has one byte for each of these: which text of a pair it is of. It is empty where no row is a pair.
     ``wide`` asks for the session of all threads, where there is one.
     """
 
@@ -64,6 +66,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     length: int
     lengths: list[int]
     ids: bytes
+    types: bytes = b""
 
     def arrays(self) -> tuple[Ids, Ids]:
         """Return input ids and attention mask, int64 (rows, length); `WireError` if they do not fit."""
@@ -74,6 +77,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
         ids = np.frombuffer(self.ids, dtype="<i4").reshape(self.rows, self.length).astype(np.int64)
         mask = np.arange(self.length) < np.array(self.lengths)[:, None]
         return ids, mask.astype(np.int64)
+
+    def token_types(self) -> Ids | None:
+        """Return the token types, int64 (rows, length); None where all are 0. `WireError` if they do not fit."""
+        if not self.types:
+            return None
+        if len(self.types) != self.rows * self.length:
+            raise WireError("a run's token types do not fit its token ids")
+        return np.frombuffer(self.types, dtype=np.uint8).reshape(self.rows, self.length).astype(np.int64)
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +122,10 @@ class RunTensors(msgspec.Struct, frozen=True, kw_only=True, tag="run_tensors"):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
-    """The model is ready; ``device`` and ``providers`` are what the created session reports."""
+    """The model is ready; ``device`` and ``providers`` are what the created session reports.
+
+    ``head`` says what its answers are, ``width`` how many numbers one has; 0 for tensors.
+    """
 
     device: str
     fallback_reason: str | None
@@ -120,6 +134,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
     digest: str
     providers: list[str]
     load_ms: float
+    head: Head = SINGLE_LABEL
+    width: int = 0
 
 
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
@@ -183,8 +199,12 @@ def pack_run(
     *,
     pad_id: int = 0,
     wide: bool = False,
+    types: Sequence[Sequence[int]] = (),
 ) -> Run:
-    """Pad rows of token ids to the longest of them and make the `Run` that carries them."""
+    """Pad rows of token ids to the longest of them and make the `Run` that carries them.
+
+    ``types`` has for each row its token types, or an empty one for all 0.
+    """
     lengths = [len(row) for row in rows]
     length = max(lengths)
     padding = struct.pack("<i", pad_id)
@@ -192,7 +212,10 @@ def pack_run(
         struct.pack(f"<{count}i", *row) + padding * (length - count)
         for row, count in zip(rows, lengths, strict=True)
     )
-    return Run(run_id=run_id, wide=wide, rows=len(rows), length=length, lengths=lengths, ids=ids)
+    packed = b"".join(bytes(row).ljust(length, b"\0") for row in types) if any(types) else b""
+    return Run(
+        run_id=run_id, wide=wide, rows=len(rows), length=length, lengths=lengths, ids=ids, types=packed
+    )
 
 
 def pack_tensors(run_id: int, jobs: Sequence[Sequence[Tensor]], *, wide: bool = False) -> RunTensors:

@@ -15,7 +15,7 @@ import msgspec
 from inferq.jobs import Job
 from inferq.tensors.tensor import Tensor
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 # Sorted keys at every depth: equal options have one spelling.
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -43,4 +43,5 @@ def job_key(job: Job, *, model_digest: str, precision: str) -> str:
     """Return the key of what a job gives to a model."""
     if job.inputs:
         return tensor_key(model_digest=model_digest, precision=precision, inputs=job.inputs)
-    return cache_key(model_digest=model_digest, precision=precision, text=job.text)
+    options = {"text_pair": job.text_pair} if job.text_pair else None
+    return cache_key(model_digest=model_digest, precision=precision, text=job.text, options=options)

@@ -30,8 +30,8 @@ from inferq.modelfolder import (
     check,
     layers,
     no_progress,
-    read_json,
 )
+from inferq.modeljson import read_json
 from inferq.onnxfile import external_files, fused_attention
 from inferq.precision import EXTERNAL_FROM_BYTES, check_fused, convert
 

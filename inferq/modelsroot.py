@@ -8,7 +8,8 @@ from pathlib import Path
 
 from inferq.catalog import Catalog, ModelCard, Task, check_names
 from inferq.errors import OperatorError
-from inferq.modelfolder import check
+from inferq.head import Kind
+from inferq.modelfolder import ModelFolder, builtin_path, check
 from inferq.modelspec import ModelKind, parse
 from inferq.settings import Settings
 
@@ -30,9 +31,7 @@ def read_catalog(settings: Settings) -> Catalog:
     """
     cards = [_default_card(settings)]
     for name, path in _folders(settings).items():
-        folder = check(path, name=name)
-        task = Task.TEXT if folder.signature is None else Task.TENSOR
-        cards.append(ModelCard(name=name, spec=str(path), task=task, signature=folder.signature))
+        cards.append(_card(check(path, name=name), spec=str(path)))
     return Catalog(default=settings.model_name, models={card.name: card for card in cards})
 
 
@@ -55,11 +54,21 @@ def served_spec(settings: Settings) -> str:
 
 def _default_card(settings: Settings) -> ModelCard:
     spec = parse(settings.model)
-    signature = None
-    if spec.kind is ModelKind.FOLDER and spec.path is not None and Path(spec.path).is_dir():
-        signature = check(Path(spec.path), name=spec.name).signature
-    task = Task.TEXT if signature is None else Task.TENSOR
-    return ModelCard(name=spec.name, spec=settings.model, task=task, signature=signature)
+    path = Path(spec.path) if spec.path is not None else None
+    if spec.kind is ModelKind.BUILTIN:
+        path = builtin_path()
+    if path is not None and path.is_dir():
+        return _card(check(path, name=spec.name), spec=settings.model)
+    # A simulated model takes no pairs; of one that is elsewhere only its batcher knows.
+    pairs = False if spec.kind is ModelKind.SIMULATED else None
+    return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=pairs)
+
+
+def _card(folder: ModelFolder, *, spec: str) -> ModelCard:
+    task = Task.TENSOR
+    if folder.signature is None:
+        task = Task.EMBEDDING if folder.head.kind is Kind.EMBEDDING else Task.TEXT
+    return ModelCard(name=folder.name, spec=spec, task=task, signature=folder.signature, pairs=folder.pairs)
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

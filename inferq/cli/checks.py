@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Deployment, Endpoint, find
+from inferq.cli.resultwords import in_brief
 from inferq.durability import weaknesses
 from inferq.errors import InferqError, OperatorError
 from inferq.probe import ask, reachable
@@ -190,21 +191,22 @@ async def _device(settings: Settings) -> str:
 
 
 async def _one_job(place: Endpoint) -> str:
-    from inferq import ClientError, JobError
+    from inferq import ClientError
     from inferq.cli.calls import NoKey, connected
 
     url, begun_s = place.url, time.perf_counter()
     try:
         async with connected(place, patience_s=5.0) as client:
-            result = await client.run(SAMPLE, timeout_s=30.0)
+            record = await client.wait(await client.submit(SAMPLE), timeout_s=30.0)
     except NoKey as refused:
         raise Wrong(f"{url} asks for an API key that it knows", NO_KEY) from refused
-    except JobError as error:
-        raise Wrong(
-            f"{url}: the job ended without a result: {error.detail}", "see the batcher's log"
-        ) from error
     except ClientError as error:
         raise Wrong(
             f"{url}: {error}", "mend what is wrong above; with nothing wrong there, see the logs"
         ) from error
-    return f"{result.label} after {(time.perf_counter() - begun_s) * 1000:.0f} ms, submitted at {url}"
+    if record.result is None:
+        why = record.error.detail if record.error is not None else record.status
+        raise Wrong(f"{url}: the job ended without a result: {why}", "see the batcher's log")
+    return (
+        f"{in_brief(record.result)} after {(time.perf_counter() - begun_s) * 1000:.0f} ms, submitted at {url}"
+    )
