@@ -16,9 +16,9 @@ MASK = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
 @pytest.mark.parametrize(
     ("pooling", "wanted"),
     [
-        (Pooling.MEAN, [[2, 1], [5, 6], [3, -1]]),
-        (Pooling.MAX, [[3, 4], [5, 6], [6, 1]]),
-        (Pooling.CLS, [[1, -2], [5, 6], [1, 1]]),
+        (Pooling.MEAN, [[2.0, 1.0], [5.0, 6.0], [3.0, -1.0]]),
+        (Pooling.MAX, [[3.0, 4.0], [5.0, 6.0], [6.0, 1.0]]),
+        (Pooling.CLS, [[1.0, -2.0], [5.0, 6.0], [1.0, 1.0]]),
     ],
 )
 def test_padding_counts_for_nothing(pooling: Pooling, wanted: list[list[float]]) -> None:
@@ -32,4 +32,4 @@ def test_a_vector_of_length_one() -> None:
     """Of zeros there is none, so it stays."""
     found = normalized(np.array([[3, 4], [0, 0], [-1e-3, 0]], dtype=np.float32))
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0], [-1, 0]], rtol=1e-6)
+    np.testing.assert_allclose(found, [[0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]], rtol=1e-6)
