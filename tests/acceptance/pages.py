@@ -14,7 +14,7 @@ REASONS: Final = {
     "needs Docker": r"docker",
     "takes minutes": r"make (?:bench|test|check|setup)|benchmark\.sh|model export",
     "needs servers of yours": r"rediss?://|amqps?://|rabbitmq|0\.0\.0\.0|https://inferq\.example",
-    "needs a model of yours": r"\./models\b|model=\"mlp\"",
+    "needs a model of yours": r"\./models\b|model=\"(?:mlp|minilm)\"",
     "runs until Ctrl-C": r"\bmake run\b|inferq up\b|python -m (?:ingress|batcher|notifier)\b|stats --watch",
 }
 
