@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from inferq.errors import OperatorError
-from inferq.head import SINGLE_LABEL, Head
+from inferq.head import SINGLE_LABEL, Head, Kind
 from inferq.headfiles import read_head, read_pairs, sentence_length
 from inferq.modeljson import read_json
 from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
@@ -107,13 +107,15 @@ def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
         return _tensor_folder(path, name, note)
     config = read_json(path / CONFIG_FILE)
     labels = _labels(config, path)
+    head = read_head(path, path / MODEL_FILE, config, labels=len(labels))
     return ModelFolder(
         path=path,
         name=name,
-        labels=labels,
+        # A config has some even where nothing is labelled.
+        labels=() if head.kind is Kind.EMBEDDING else labels,
         max_length=_max_length(config, path),
         note=note,
-        head=read_head(path, path / MODEL_FILE, config, labels=len(labels)),
+        head=head,
         pairs=read_pairs(path),
     )
 
