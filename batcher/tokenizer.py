@@ -65,6 +65,7 @@ class FolderTokenizer:
         self.max_length = min(folder.max_length, int(tokenizer.model_max_length))
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._backend = tokenizer.backend_tokenizer
+        self._lower = folder.lower
         self._backend.no_padding()
         self._backend.enable_truncation(max_length=self.max_length, strategy="longest_first")
         # One that is made for pairs sets something between them.
@@ -75,6 +76,8 @@ class FolderTokenizer:
         """Return the ids of a text or a pair, at most ``max_length``; raises `InputRefused`."""
         if pair:
             _check_pair(takes=self.pairs)
+        if self._lower:
+            text, pair = text.lower(), pair.lower()
         try:
             encoding = self._backend.encode(text, pair) if pair else self._backend.encode(text)
         except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):

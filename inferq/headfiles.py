@@ -1,7 +1,7 @@
 """Reads what a text model's folder says of its answers and of pairs; what that means is said in `inferq.head`."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -11,11 +11,18 @@ from inferq.modeljson import read_any, read_json
 from inferq.onnxsignature import read_signature
 from inferq.pairs import takes_pairs
 
-# Of sentence-transformers: the length that a model was trained with, which may be less than it has positions.
-LENGTH_FILE: Final = "sentence_bert_config.json"
+# Of sentence-transformers: how a model's texts were read when it was trained.
+READING_FILE: Final = "sentence_bert_config.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
-SENTENCE_FILES: Final = (MODULES_FILE, LENGTH_FILE, "1_Pooling/config.json")
+SENTENCE_FILES: Final = (MODULES_FILE, READING_FILE, "1_Pooling/config.json")
 """What sentence-transformers keeps beside a model, as its exports name the folders."""
+
+
+class Reading(NamedTuple):
+    """The most tokens of a text, which may be fewer than the model has positions, and whether it is made lower case."""
+
+    length: int | None
+    lower: bool
 
 
 class _Tokenizer(msgspec.Struct):
@@ -47,11 +54,12 @@ def read_pairs(path: Path) -> bool | None:
         raise OperatorError(f"{file} is not readable JSON: copy the model's file again") from error
 
 
-def sentence_length(path: Path) -> int | None:
-    """Return the most tokens that sentence-transformers gives a folder's model, None when it does not say."""
-    file = path / LENGTH_FILE
-    limit = read_json(file).get("max_seq_length") if file.is_file() else None
-    return limit if isinstance(limit, int) else None
+def read_reading(path: Path) -> Reading:
+    """Return how sentence-transformers reads texts for a folder's model."""
+    file = path / READING_FILE
+    found = read_json(file) if file.is_file() else {}
+    limit = found.get("max_seq_length")
+    return Reading(limit if isinstance(limit, int) else None, bool(found.get("do_lower_case")))
 
 
 def _choice(path: Path) -> Choice | None:

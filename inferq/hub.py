@@ -31,7 +31,7 @@ from huggingface_hub.utils.tqdm import tqdm as hub_bar
 
 from inferq.errors import OperatorError, first_line
 from inferq.head import MODULES_FILE
-from inferq.headfiles import LENGTH_FILE
+from inferq.headfiles import READING_FILE
 from inferq.hubcache import COMMIT, MANIFEST, HubCache, Manifest, digest_of, models_dir
 from inferq.modelfolder import CONFIG_FILE, MODEL_FILE, ModelFolder, Progress, check, no_progress
 from inferq.modelspec import ModelSpec
@@ -49,7 +49,7 @@ _SUPPORT_FILES: Final = (
     "vocab.json",
     "merges.txt",
     MODULES_FILE,
-    LENGTH_FILE,
+    READING_FILE,
 )
 _SAFETENSORS: Final = "model.safetensors"
 _POOLING = re.compile(r"\d{1,2}_Pooling/config\.json")

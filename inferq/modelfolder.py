@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from inferq.errors import OperatorError
 from inferq.head import SINGLE_LABEL, Head, Kind
-from inferq.headfiles import read_head, read_pairs, sentence_length
+from inferq.headfiles import read_head, read_pairs, read_reading
 from inferq.modeljson import read_json
 from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
 from inferq.onnxfile import external_files
@@ -51,7 +51,8 @@ class ModelFolder:
     """A checked model folder; ``labels`` is empty when the config has none, ``note`` is for the operator.
 
     ``signature`` is what the graph of a tensor model takes and gives; it is None for a text model. Of that ``head``
-    says what it answers, and ``pairs`` whether its tokenizer takes two texts, None where only the loaded one can say.
+    says what it answers, ``pairs`` whether its tokenizer takes two texts, None where only the loaded one can say, and
+    ``lower`` whether texts are made lower case before it.
     """
 
     path: Path
@@ -62,6 +63,7 @@ class ModelFolder:
     signature: Signature | None = None
     head: Head = SINGLE_LABEL
     pairs: bool | None = False
+    lower: bool = False
 
 
 def resolve(
@@ -117,6 +119,7 @@ def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
         note=note,
         head=head,
         pairs=read_pairs(path),
+        lower=read_reading(path).lower,
     )
 
 
@@ -214,7 +217,7 @@ def _max_length(config: dict[str, Any], path: Path) -> int:
         # "no limit" is written there as a huge number, at times as a float
         if isinstance(limit, int | float) and limit < 1e9:
             limits.append(int(limit))
-    sentence = sentence_length(path)
+    sentence = read_reading(path).length
     if sentence is not None:
         limits.append(sentence)
     if min(limits) < 1:

@@ -120,6 +120,42 @@ def test_the_tokenizer_cuts_the_longer_text_first(tmp_path: Path) -> None:
         FolderTokenizer(check(single, name="m")).encode("a", "b")
 
 
+def test_texts_are_read_as_in_training(tmp_path: Path) -> None:
+    """Cut to the length that sentence-transformers gives, in lower case where it says so."""
+    folder = make_encoder(tmp_path / "m", modules=MODULES)
+    capitals = FolderTokenizer(check(folder, name="m"))
+    assert capitals.encode("A b").ids == [2, 1, ids_of("b")[0][1], 3]
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 4, "do_lower_case": true}')
+    tokenizer = FolderTokenizer(check(folder, name="m"))
+    assert tokenizer.encode("A b") == (ids_of("a b")[0], False, ())
+    assert tokenizer.encode("A b C") == (ids_of("a b")[0], True, ())
+    for content in ("[]", "{"):
+        (folder / "sentence_bert_config.json").write_text(content)
+        with pytest.raises(OperatorError, match=r"sentence_bert_config\.json is not"):
+            check(folder, name="m")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("modules.json", "{", r"modules\.json is not readable JSON"),
+        ("modules.json", "{}", "its graph answers with something for each token"),
+        ("modules.json", "[5]", "no list of modules"),
+        ("1_Pooling/config.json", "", "is not readable JSON"),
+        ("1_Pooling/config.json", '{"pooling_mode_lasttoken": true}', "its pooling is lasttoken"),
+        ("tokenizer.json", "{", r"tokenizer\.json is not readable JSON"),
+    ],
+)
+def test_a_file_that_says_nothing_is_one_line(tmp_path: Path, file: str, content: str, says: str) -> None:
+    """With the folder, and what to do."""
+    folder = make_encoder(tmp_path / "m", modules=MODULES)
+    (folder / file).write_text(content)
+    with pytest.raises(OperatorError, match=says) as caught:
+        check(folder, name="m")
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
 def test_check_says_what_a_model_answers(tmp_path: Path) -> None:
     """Kind, size, and whether it takes pairs, beside a sample of answers."""
     makers: dict[str, dict[str, Any]] = {
