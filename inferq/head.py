@@ -66,16 +66,14 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """For people: `embedding, mean pooling, normalised`."""
-        match self.kind:
-            case Kind.SINGLE:
-                return "one of its labels"
-            case Kind.MULTI:
-                return f"the labels with a score of {self.threshold:g} or more"
-            case Kind.VALUES:
-                return "a value for each label"
-            case Kind.EMBEDDING:
-                pooling = "pooled by the graph" if self.pooling is None else f"{self.pooling} pooling"
-                return f"embedding, {pooling}{', normalised' if self.normalize else ''}"
+        if self.kind is Kind.SINGLE:
+            return "one of its labels"
+        if self.kind is Kind.MULTI:
+            return f"the labels with a score of {self.threshold:g} or more"
+        if self.kind is Kind.VALUES:
+            return "a value for each label"
+        pooling = "pooled by the graph" if self.pooling is None else f"{self.pooling} pooling"
+        return f"embedding, {pooling}{', normalised' if self.normalize else ''}"
 
 
 SINGLE_LABEL: Final = Head()
