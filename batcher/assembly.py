@@ -19,14 +19,12 @@ from batcher.settling import Settler
 from batcher.tally import Tally
 from batcher.task import Task
 from batcher.tensortask import TensorTask
-from batcher.texttask import TextTask
+from batcher.texttask import TextTask, check_size
 from batcher.tokenizer import TextTokenizer
 from batcher.warmup import Warmth, warm_up
 from batcher.wire import MAX_FRAME_BYTES, Load, Loaded
 from batcher.worker import Worker
 from inferq.cpus import available_cpus
-from inferq.errors import OperatorError
-from inferq.head import Kind
 from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelKind, parse
 from inferq.modelsroot import served_spec
@@ -37,9 +35,6 @@ from inferq.tensors.signature import Signature, zeros
 
 # Of tensors in a batch: half of what a frame to the engine may have.
 MOST_BATCH_BYTES: Final = MAX_FRAME_BYTES // 2
-
-# Of one number of an embedding.
-FLOAT_BYTES: Final = 4
 
 Reader = TextTokenizer | Signature
 """What turns a job into the engine's input."""
@@ -161,11 +156,7 @@ def make_engine(settings: Settings, folder: ModelFolder | None, reader: Reader) 
 
 def _task(settings: Settings, engine: Engine, reader: Reader, loaded: Loaded) -> Task:
     if not isinstance(reader, Signature):
-        if loaded.head.kind is Kind.EMBEDDING and loaded.width * FLOAT_BYTES > settings.max_output_bytes:
-            raise OperatorError(
-                f"the model's embeddings have {loaded.width} numbers, {loaded.width * FLOAT_BYTES} bytes:"
-                f" INFERQ_MAX_OUTPUT_BYTES={settings.max_output_bytes} must be as much"
-            )
+        check_size(loaded.head, loaded.width, loaded.labels, max_output_bytes=settings.max_output_bytes)
         return TextTask(engine, reader, loaded.labels, loaded.head)
     return TensorTask(
         engine, reader, max_input_bytes=settings.max_input_bytes, max_output_bytes=settings.max_output_bytes

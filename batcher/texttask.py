@@ -1,6 +1,7 @@
 """Texts to labels, values or embeddings: tokens in, a row of numbers out, and what the model's head makes of it."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,9 +12,14 @@ from batcher.scores import holding, scores, sigmoids, values
 from batcher.task import AnyAnswer, Read
 from batcher.tokenizer import InputRefused, TextTokenizer
 from batcher.wire import Logits
+from inferq.errors import OperatorError
 from inferq.head import SINGLE_LABEL, Head, Kind
 from inferq.jobs import ErrorCode, Job, JobError, Result
-from inferq.results import AnyResult, EmbeddingResult, LabelsResult, ValuesResult
+from inferq.results import AnyResult, EmbeddingResult, LabelsResult, ValuesResult, encode_result
+
+# A number takes four bytes, and up to so many times as many in JSON.
+_FLOAT_BYTES: Final = 4
+_IN_JSON: Final = 5
 
 
 class TextTask:
@@ -62,6 +68,27 @@ class TextTask:
                 code=ErrorCode.INFERENCE_FAILED, detail="the embedding holds a number that is not finite"
             )
         return EmbeddingResult(vector=row.astype("<f4").tobytes(), truncated=truncated)
+
+
+def check_size(head: Head, width: int, labels: Sequence[str], *, max_output_bytes: int) -> None:
+    """Refuse a model whose every record would be larger than one with outputs of so many bytes may be.
+
+    Raises:
+        OperatorError: it is one; the text says what is too long.
+    """
+    cure = f"INFERQ_MAX_OUTPUT_BYTES={max_output_bytes} is too little for it"
+    if head.kind is Kind.EMBEDDING:
+        if width * _FLOAT_BYTES > max_output_bytes:
+            raise OperatorError(
+                f"an embedding of this model is {width} numbers of {_FLOAT_BYTES} bytes: {cure}"
+            )
+        return
+    longest = LabelsResult(labels=tuple(labels), scores=dict.fromkeys(labels, 0.123456), truncated=False)
+    record_bytes = len(encode_result(longest))
+    if record_bytes > max_output_bytes * _IN_JSON:
+        raise OperatorError(
+            f"an answer with this model's {width} labels may have {record_bytes} bytes: {cure}"
+        )
 
 
 def labelled(row: Sequence[float], labels: Sequence[str], head: Head, *, truncated: bool) -> AnyResult:

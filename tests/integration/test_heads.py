@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from batcher.model import OnnxModel
+from batcher.texttask import check_size
 from batcher.tokenizer import FolderTokenizer, InputRefused
 from batcher.wire import pack_run
 from inferq.errors import OperatorError
@@ -154,6 +155,18 @@ def test_a_file_that_says_nothing_is_one_line(tmp_path: Path, file: str, content
         check(folder, name="m")
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+def test_answers_that_no_record_should_hold_are_refused_at_the_start() -> None:
+    """The bound is that of outputs: an embedding as it lies in memory, labels as they stand in a record."""
+    embedding = Head(kind=Kind.EMBEDDING)
+    check_size(embedding, 256, (), max_output_bytes=1024)
+    with pytest.raises(OperatorError, match="257 numbers of 4 bytes: INFERQ_MAX_OUTPUT_BYTES=1024"):
+        check_size(embedding, 257, (), max_output_bytes=1024)
+    labels = [f"a label of some length, number {number}" for number in range(90)]
+    check_size(Head(), 30, labels[:30], max_output_bytes=1024)
+    with pytest.raises(OperatorError, match=r"90 labels may have [0-9]+ bytes: INFERQ_MAX_OUTPUT_BYTES=1024"):
+        check_size(Head(kind=Kind.MULTI), 90, labels, max_output_bytes=1024)
 
 
 def test_check_says_what_a_model_answers(tmp_path: Path) -> None:
