@@ -14,6 +14,7 @@ import msgspec
 
 from batcher.drift import Drift, keep, kept, measure
 from batcher.model import Model, load, model_file
+from batcher.rowdrift import RowDrift, row_drift
 from batcher.tensorcheck import tensor_lines, tensor_report
 from batcher.texttask import labelled
 from batcher.tokenizer import InputRefused, TextTokenizer, open_tokenizer
@@ -62,6 +63,7 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
         "max_length": min(model.max_length, tokenizer.max_length),
         "answers": [_answer(model, tokenizer, text) for text in arguments.text or SAMPLES],
         "drift": None,
+        "row_drift": None,
     }
     if folder is None:
         return found
@@ -69,7 +71,16 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
     # Its memory is needed for the comparison
     del model
     drift = None
-    # What it compares are the probabilities of labels.
+    rows = None
+    if arguments.precision != "fp32" and kind is not Kind.SINGLE:
+        rows = row_drift(
+            spec,
+            folder,
+            tokenizer,
+            precision=arguments.precision,
+            device=arguments.device,
+            progress=progress,
+        )
     if arguments.precision != "fp32" and kind is Kind.SINGLE:
         drift = kept(folder, arguments.precision)
         if drift is None or drift.device != device:
@@ -92,6 +103,7 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
         "fused_attention": fused_attention(file),
         "precision_note": note(arguments.precision, device),
         "drift": msgspec.to_builtins(drift),
+        "row_drift": msgspec.to_builtins(rows),
     }
 
 
@@ -153,6 +165,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"dimensions  {found['dimensions']}")
     if found["labels"]:
         lines.append(f"labels      {', '.join(found['labels'])}")
+    if found["row_drift"]:
+        lines.append(f"drift       {msgspec.convert(found['row_drift'], RowDrift).text}")
     if found["drift"]:
         lines += [f"drift       {line}" for line in msgspec.convert(found["drift"], Drift).lines()]
     return lines + [_answer_line(answer) for answer in found["answers"]]

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 from batcher.model import OnnxModel
+from batcher.rowdrift import row_drift
 from batcher.texttask import check_size
 from batcher.tokenizer import FolderTokenizer, InputRefused
 from batcher.wire import pack_run
 from inferq.errors import OperatorError
 from inferq.head import Head, Kind, Pooling
 from inferq.modelfolder import check
+from inferq.modelspec import parse
+from inferq.precision import convert
 from tests.encodermodels import MAX_LENGTH, WIDTH, direct, ids_of, make_encoder
 
 MODULES = ("Transformer", "Pooling", "Normalize")
@@ -155,6 +158,30 @@ def test_a_file_that_says_nothing_is_one_line(tmp_path: Path, file: str, content
         check(folder, name="m")
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Kind.EMBEDDING, Kind.MULTI, Kind.VALUES])
+def test_another_precision_is_compared_by_what_counts(tmp_path: Path, kind: Kind) -> None:
+    """The cosine of embeddings, the scores of labels, the values of a regression; fp32 with itself is the same."""
+    makers: dict[Kind, dict[str, Any]] = {
+        Kind.EMBEDDING: {"modules": MODULES},
+        Kind.MULTI: {"labels": ("x", "y"), "problem_type": "multi_label_classification"},
+        Kind.VALUES: {"labels": ("stars",), "problem_type": "regression"},
+    }
+    source = make_encoder(tmp_path / "m", **makers[kind])
+    folder = check(source, name="m")
+    tokenizer = FolderTokenizer(folder)
+    texts = ["a b", "c", " ", "d e f"]
+    same, other = (1.0, "cosine") if kind is Kind.EMBEDDING else (0.0, "s")
+    spec = parse(str(source))
+    found = row_drift(spec, folder, tokenizer, precision="fp32", device="cpu", texts=texts)
+    assert (found.sentences, found.usual, found.worst) == (4, same, same)
+    assert found.what.endswith(other)
+    convert(source, json.loads((source / "config.json").read_text()), "int8")
+    found = row_drift(spec, folder, tokenizer, precision="int8", device="cpu", texts=texts)
+    assert found.usual == pytest.approx(same, abs=0.1)
+    assert found.worst != same
+    assert f"of 4 sentences: {found.usual:.4f} on average, {found.worst:.4f} at " in found.text
 
 
 def test_answers_that_no_record_should_hold_are_refused_at_the_start() -> None:
