@@ -21,19 +21,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from batcher.wire import (
-    Arrange,
-    FromEngine,
-    Load,
-    Ran,
-    RanTensors,
-    Run,
-    RunFailed,
-    RunTensors,
-    WireError,
-    batcher_reader,
-    encode,
-)
+from batcher.frames import batcher_reader, encode
+from batcher.wire import Arrange, FromEngine, Load, Ran, RanTensors, Run, RunFailed, RunTensors, WireError
 from inferq.background import end, spawn
 from inferq.childprocess import inherited_env
 from inferq.errors import InferqError

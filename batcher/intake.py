@@ -110,6 +110,7 @@ class Intake:
             ids=read.ids,
             truncated=read.truncated,
             inputs=read.inputs,
+            types=read.types,
             arrived_ms=arrived_ms,
             tokenize_ms=tokenize_ms,
         )

@@ -25,3 +25,4 @@ class Item(Waiting):
     tokenize_ms: float
     charges: int = 0
     inputs: tuple[Tensor, ...] = ()
+    types: Sequence[int] = ()

@@ -10,13 +10,15 @@ What an operator can get wrong with a model shows here, before a process loads i
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from inferq.errors import OperatorError
+from inferq.head import SINGLE_LABEL, Head, Kind
+from inferq.headfiles import read_head, read_pairs, read_reading
+from inferq.modeljson import read_json
 from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
 from inferq.onnxfile import external_files
 from inferq.onnxsignature import read_signature
@@ -48,7 +50,9 @@ def no_progress(what: str, done_bytes: int, total_bytes: int) -> None:
 class ModelFolder:
     """A checked model folder; ``labels`` is empty when the config has none, ``note`` is for the operator.
 
-    ``signature`` is what the graph of a tensor model takes and gives; it is None for a text model.
+    ``signature`` is what the graph of a tensor model takes and gives; it is None for a text model. Of that ``head``
+    says what it answers, ``pairs`` whether its tokenizer takes two texts, None where only the loaded one can say, and
+    ``lower`` whether texts are made lower case before it.
     """
 
     path: Path
@@ -57,6 +61,9 @@ class ModelFolder:
     max_length: int
     note: str | None = None
     signature: Signature | None = None
+    head: Head = SINGLE_LABEL
+    pairs: bool | None = False
+    lower: bool = False
 
 
 def resolve(
@@ -102,7 +109,18 @@ def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
         return _tensor_folder(path, name, note)
     config = read_json(path / CONFIG_FILE)
     labels = _labels(config, path)
-    return ModelFolder(path=path, name=name, labels=labels, max_length=_max_length(config, path), note=note)
+    head = read_head(path, path / MODEL_FILE, config, labels=len(labels))
+    return ModelFolder(
+        path=path,
+        name=name,
+        # A config has some even where nothing is labelled.
+        labels=() if head.kind is Kind.EMBEDDING else labels,
+        max_length=_max_length(config, path),
+        note=note,
+        head=head,
+        pairs=read_pairs(path),
+        lower=read_reading(path).lower,
+    )
 
 
 def precision_file(folder: ModelFolder, precision: str) -> Path:
@@ -173,19 +191,6 @@ def _check_file(path: Path, model: Path) -> None:
             raise OperatorError(f"{model} needs its weights file {location!r}: copy it beside the model")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a model's JSON file; `OperatorError` when there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise OperatorError(f"{path} is missing: copy the model's config.json there") from None
-    except (OSError, ValueError) as error:
-        raise OperatorError(f"{path} is not readable JSON: copy the model's file again") from error
-    if not isinstance(value, dict):
-        raise OperatorError(f"{path} is not a JSON object: copy the model's file again")
-    return value
-
-
 def _labels(config: dict[str, Any], path: Path) -> tuple[str, ...]:
     names = config.get("id2label")
     if names is None:
@@ -212,6 +217,9 @@ def _max_length(config: dict[str, Any], path: Path) -> int:
         # "no limit" is written there as a huge number, at times as a float
         if isinstance(limit, int | float) and limit < 1e9:
             limits.append(int(limit))
+    sentence = read_reading(path).length
+    if sentence is not None:
+        limits.append(sentence)
     if min(limits) < 1:
         raise OperatorError(f"{path / CONFIG_FILE}: the longest input must be at least 1 token")
     return min(limits)

@@ -52,10 +52,14 @@ class BinaryTensor(InputTensor, frozen=True, kw_only=True):
 class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of `POST /v1/infer`: one of ``text``, ``inputs`` and ``input_data``, which is a single row of numbers.
 
+    ``text_pair`` is the second text of a pair, beside ``text``.
     ``deadline_ms`` counts from acceptance, an empty ``webhook`` is none at all.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)] | msgspec.UnsetType = msgspec.UNSET
+    text_pair: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
     inputs: (
         Annotated[list[InputTensor], msgspec.Meta(min_length=1, max_length=MAX_TENSORS)] | msgspec.UnsetType
     ) = msgspec.UNSET
@@ -81,6 +85,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 ALLOWED: Final[Mapping[str, str]] = {
     "text": f"must be a string of 1 to {MAX_TEXT} characters",
+    "text_pair": f"must be a string of 1 to {MAX_TEXT} characters",
     "inputs": f"must be a list of 1 to {MAX_TENSORS} tensors, each with name, datatype, shape and data",
     "input_data": "must be a list of numbers",
     "model": f"must be a string of up to {MAX_MODEL} characters",
@@ -271,7 +276,10 @@ def _fault(request: InferRequest) -> InvalidRequest | None:
     text, inputs = request.text, request.inputs
     if isinstance(text, str) and inputs is request.input_data:
         # The usual case: both are unset.
-        return _blank() if text.isspace() else None
+        if text.isspace():
+            return _blank("text")
+        pair = request.text_pair
+        return _blank("text_pair") if isinstance(pair, str) and pair.isspace() else None
     given = [name for name in _KINDS if getattr(request, name) is not msgspec.UNSET]
     if not given:
         return refused("/text", "text", f"is missing: it {ALLOWED['text']}")
@@ -279,11 +287,13 @@ def _fault(request: InferRequest) -> InvalidRequest | None:
         return refused(
             f"/{given[1]}", given[1], f"must not stand beside {given[0]}: send one of {', '.join(_KINDS)}"
         )
+    if request.text_pair is not msgspec.UNSET:
+        return refused("/text_pair", "text_pair", f"must not stand beside {given[0]}: it is for a text")
     for index, one in enumerate(inputs or ()):
         if bytes(memoryview(one.data)[:1]) != b"[":
             return refused(f"/inputs/{index}/data", f"inputs.{index}.data", TENSOR_ALLOWED["data"])
     return None
 
 
-def _blank() -> InvalidRequest:
-    return refused("/text", "text", "must not be white space alone")
+def _blank(field: str) -> InvalidRequest:
+    return refused(f"/{field}", field, "must not be white space alone")

@@ -228,6 +228,7 @@ class Submits:
             job_id=job_id,
             model=card.name,
             text=request.text or "",
+            text_pair=request.text_pair or "",
             inputs=inputs,
             created_ms=created_ms,
             priority=request.priority,

@@ -64,13 +64,20 @@ class NotingEngine(Engine):
     runs: list[Run]
     canaries: int
 
-    async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
+    async def run(
+        self,
+        rows: Sequence[Sequence[int]],
+        *,
+        timeout_ms: float,
+        wide: bool = False,
+        types: Sequence[Sequence[int]] = (),
+    ) -> Answer:
         """Note a batch, and run it."""
         if list(rows) == [CANARY]:
             self.canaries += 1
             return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
         self.runs.append(Run(rows=[tuple(row) for row in rows], timeout_ms=timeout_ms))
-        return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
+        return await super().run(rows, timeout_ms=timeout_ms, wide=wide, types=types)
 
     def runs_of(self, text: str) -> list[Run]:
         """Return the runs that a text was in."""

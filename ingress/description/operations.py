@@ -65,7 +65,7 @@ OPERATIONS: Final = (
         "wait=N` the answer is the final record, if the job ends within N seconds.",
         parameters=(*_SUBMIT, "Prefer"),
         body="InferRequest",
-        body_examples=("text_alone", "all_fields", "tensors", "vector"),
+        body_examples=("text_alone", "all_fields", "pair", "tensors", "vector"),
         answers=(
             Answer(
                 status=200,
@@ -78,7 +78,14 @@ OPERATIONS: Final = (
                     "Cache-Control.no-store",
                     *_SUBMITTED,
                 ),
-                examples=("done", "done_tensors", "failed"),
+                examples=(
+                    "done",
+                    "done_labels",
+                    "done_values",
+                    "done_embedding",
+                    "done_tensors",
+                    "failed",
+                ),
             ),
             Answer(
                 status=202,

@@ -11,12 +11,18 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from inferq.breaker import State
-from inferq.jobs import BIRTHS, JobRecord, Result
-from inferq.results import TensorOutputs
+from inferq.jobs import BIRTHS, JobRecord
 from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
 from ingress.circuits import Overview
-from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, JobFrame, StreamedEvent
+from ingress.description.frames import (
+    MOST_JOB_IDS,
+    RESULTS,
+    ErrorFrame,
+    FinalFrame,
+    JobFrame,
+    StreamedEvent,
+)
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
@@ -63,8 +69,8 @@ class AsyncApi(msgspec.Struct, kw_only=True):
 
 
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, TensorOutputs, Statistics, Overview, StreamedEvent,
-    JobFrame, FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, *RESULTS, Statistics, Overview, StreamedEvent, JobFrame,
+    FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -94,13 +100,17 @@ _WEBHOOK: Final = {
 _BREAKER: Final[_Rules] = {"state": {"enum": sorted(State)}}
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
-# Each of the three is another kind of input.
+# Each of the three is another kind of input; only a text has a second one.
 _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
-    "InferRequest": {"oneOf": [{"required": [name]} for name in ("text", "inputs", "input_data")]}
+    "InferRequest": {
+        "oneOf": [{"required": [name]} for name in ("text", "inputs", "input_data")],
+        "dependentRequired": {"text_pair": ["text"]},
+    }
 }
 _RULES: Final[Mapping[str, _Rules]] = {
     "InferRequest": {
         "text": {"pattern": NOT_BLANK},
+        "text_pair": {"pattern": NOT_BLANK},
         "webhook": {"anyOf": [_WEBHOOK, {"const": ""}, {"type": "null"}]},
     },
     "InputTensor": {"data": {"type": "array"}},
@@ -131,9 +141,7 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "job_id": {"pattern": JOB_ID},
         "seq": {"minimum": 1},
         "attempt": {"minimum": 0},
-        "result": {
-            "anyOf": [*({"$ref": REF + kind.__name__} for kind in (Result, TensorOutputs)), {"type": "null"}]
-        },
+        "result": {"anyOf": [*({"$ref": REF + kind.__name__} for kind in RESULTS), {"type": "null"}]},
         "created_at": {"format": "date-time"},
         **{
             name: {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
@@ -167,6 +175,8 @@ _RULES: Final[Mapping[str, _Rules]] = {
     },
     "Breaker": _BREAKER,
     "NodeBreaker": _BREAKER,
+    "LabelsResult": {"scores": {"additionalProperties": {"type": "number", **_PROBABILITY}}},
+    "Embedding": {"embedding": {"minItems": 1}},
 }
 
 

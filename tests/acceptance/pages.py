@@ -14,7 +14,7 @@ REASONS: Final = {
     "needs Docker": r"^ *docker ",
     "takes minutes": r"^bash scripts/benchmark\.sh|-m loadgen (?:sweep|cache|--cache-test)",
     "needs servers of yours": r"INFERQ_(?:REDIS|BROKER)_URL=\w+://[\w.]+\.internal",
-    "needs a model of yours": r"\./models\b|\bmodel\"?(?:: |=)\"mlp\"",
+    "needs a model of yours": r"\./models\b|\bmodel\"?(?:: |=)\"(?:mlp|minilm)\"",
     "runs until Ctrl-C": r"make run$",
 }
 # What a block may be: commands, a program, what came out, a document, and what goes over the wire or is drawn.

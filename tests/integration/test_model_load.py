@@ -18,6 +18,7 @@ from batcher.tokenizer import FAULT_IDS, FolderTokenizer, InputRefused, Simulate
 from batcher.wire import pack_run
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError
+from inferq.head import Head
 from inferq.modelfolder import check, digest, resolve
 from inferq.modelspec import parse
 from inferq.onnxfile import external_files
@@ -177,11 +178,11 @@ def test_a_layout_that_does_not_open_is_taken_back(tiny: Path, monkeypatch: pyte
     model = OnnxModel(check(tiny, name="tiny"), device="cpu")
 
     def no_threads(
-        path: Path, *, device: str, threads: int, spin: bool = False
+        path: Path, *, device: str, threads: int, spin: bool = False, head: Head
     ) -> session_module.OnnxSession:
         if threads > 1:
             raise OperatorError("no threads to be had")
-        return session_module.OnnxSession(path, device=device, threads=threads, spin=spin)
+        return session_module.OnnxSession(path, device=device, threads=threads, spin=spin, head=head)
 
     monkeypatch.setattr(model_module, "OnnxSession", no_threads)
     with pytest.raises(LayoutRefused, match="layout 1 x 2: no threads to be had"):

@@ -251,8 +251,9 @@ def test_examples_of_requests_go_through_the_decoder() -> None:
     """What is shown as a request is one."""
     assert requests.decode(json.dumps(EXAMPLES["text_alone"][1]).encode()).text
     whole = requests.decode(json.dumps(EXAMPLES["all_fields"][1]).encode())
-    others = {"inputs", "input_data"}
+    others = {"text_pair", "inputs", "input_data"}
     assert set(EXAMPLES["all_fields"][1]) == set(msgspec.structs.asdict(whole)) - others
+    assert requests.decode(json.dumps(EXAMPLES["pair"][1]).encode()).text_pair
     assert requests.decode(json.dumps(EXAMPLES["tensors"][1]).encode()).kind == "inputs"
     assert requests.decode(json.dumps(EXAMPLES["vector"][1]).encode()).kind == "input_data"
     batch = requests.decode_batch(json.dumps(EXAMPLES["two_texts"][1]).encode())
@@ -263,6 +264,7 @@ def test_examples_of_requests_go_through_the_decoder() -> None:
     ("name", "kind"),
     [
         ("accepted", Accepted), ("answered", Accepted), ("queued", JobRecord), ("done", JobRecord),
+        ("done_labels", JobRecord), ("done_values", JobRecord), ("done_embedding", JobRecord),
         ("failed", JobRecord), ("cancelled", JobRecord), ("statistics", Statistics),
         *((error.code, problems.Problem) for error in ERRORS),
     ],
