@@ -51,6 +51,7 @@ class Assembly:
     warmth: Warmth
     planner: Planner[Item]
     cache: ResultCache
+    intake: Intake
     worker: Worker
 
 
@@ -110,17 +111,18 @@ async def assemble(
     )
     cache = ResultCache(0 if settings.cache == "off" else settings.cache_size)
     ledger = Ledger(store)
+    intake = Intake(
+        task=task,
+        tally=tally,
+        cache=None if settings.cache == "off" else cache,
+        model_digest=loaded.digest,
+        precision=settings.precision,
+        slo_ms=settings.slo_ms,
+        clock=time.monotonic,
+    )
     worker = Worker(
         planner=planner,
-        intake=Intake(
-            task=task,
-            tally=tally,
-            cache=None if settings.cache == "off" else cache,
-            model_digest=loaded.digest,
-            precision=settings.precision,
-            slo_ms=settings.slo_ms,
-            clock=time.monotonic,
-        ),
+        intake=intake,
         task=task,
         ledger=ledger,
         settler=Settler(
@@ -137,7 +139,15 @@ async def assemble(
         hang_factor=settings.hang_factor,
         clock=time.monotonic,
     )
-    return Assembly(engine=engine, loaded=loaded, warmth=warmth, planner=planner, cache=cache, worker=worker)
+    return Assembly(
+        engine=engine,
+        loaded=loaded,
+        warmth=warmth,
+        planner=planner,
+        cache=cache,
+        intake=intake,
+        worker=worker,
+    )
 
 
 def make_engine(settings: Settings, folder: ModelFolder | None, reader: Reader) -> Engine:

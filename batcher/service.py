@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from batcher.assembly import Assembly, Reader, assemble, make_engine
+from batcher.direct import DirectCalls
 from batcher.engine import Engine
 from batcher.tally import Tally
 from batcher.tokenizer import open_tokenizer
@@ -21,9 +22,11 @@ from inferq.background import end
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
+from inferq.catalog import ModelCard, Task
 from inferq.daemon import beside
 from inferq.errors import Unavailable
 from inferq.heartbeats import EVERY_S, BatcherBeat, CacheTotals, beat, leave
+from inferq.keyring import KeyRing
 from inferq.modelfolder import ModelFolder, resolve
 from inferq.modelspec import parse
 from inferq.modelsroot import served_spec
@@ -32,6 +35,8 @@ from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
 from inferq.store import Store, wall_ms
 from inferq.telemetry import Metrics
+from inferq.tensors.signature import Signature
+from inferq.v2.routes import SyncRoutes
 
 # From SIGTERM to the end: the present batch; what is given back, and the consumer, as long each; all the rest.
 FINISH_S: Final = 5.0
@@ -58,6 +63,8 @@ class Service:
             self._redis, settings.names, job_ttl_s=settings.job_ttl_s, result_ttl_s=settings.result_ttl_s
         )
         self._broker = make_broker(settings, self._store)
+        self._keys = KeyRing.of(settings)
+        self._direct = DirectCalls(process_id)
         self._engine: Engine | None = None
         self._assembly: Assembly | None = None
         self._consumer: Consumer | None = None
@@ -69,16 +76,20 @@ class Service:
             OperatorError: the model cannot be loaded, or the broker refuses us.
         """
         server_stop = asyncio.Event()
-        server = make_server(
-            probe_app(self._metrics, self._checks, self._about), metrics=self._metrics, graceful_s=1
+        calls = SyncRoutes(
+            self._direct, self._keys, self._metrics, max_input_bytes=self._settings.max_input_bytes
         )
+        app = probe_app(self._metrics, self._checks, self._about, more=calls.routes(with_embeddings=False))
+        server = make_server(app, metrics=self._metrics, graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beating = asyncio.create_task(self._beat(), name="heartbeat")
+        watching = asyncio.create_task(self._keys.watch(), name="keys")
         try:
             if await self._unless_stopped(self._prepare()) and await self._unless_stopped(self._consume()):
                 await self._work()
         finally:
-            await end(beating)
+            self._direct.end()
+            await end(beating, watching)
             if self._engine is not None:
                 await self._engine.stop()
             with suppress(TimeoutError, Unavailable):
@@ -93,6 +104,15 @@ class Service:
     async def _prepare(self) -> None:
         """Load tokenizer, if there is one, and model, and measure what batches cost."""
         folder, reader = await beside(self._open_files)
+        signature = reader if isinstance(reader, Signature) else None
+        self._direct.load(
+            ModelCard(
+                name=self._spec.name,
+                spec=served_spec(self._settings),
+                task=Task.TEXT if signature is None else Task.TENSOR,
+                signature=signature,
+            )
+        )
         self._engine = make_engine(self._settings, folder, reader)
         self._assembly = await assemble(
             self._settings, self._engine, reader, self._store, self._tally, batcher_id=self._id
@@ -132,10 +152,12 @@ class Service:
         assert self._consumer is not None
         worker, consumer = self._assembly.worker, self._consumer
         working = asyncio.create_task(worker.run(), name="worker")
+        self._direct.begin(worker, self._assembly.intake, batch_jobs=self._assembly.planner.max_batch_size)
         stop = asyncio.create_task(self._stopping.wait(), name="stopping")
         try:
             # A worker that ends by itself died of a fault of ours; that is raised below.
             await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+            self._direct.stop()
             worker.stop()
             with suppress(TimeoutError):
                 async with asyncio.timeout(FINISH_S):

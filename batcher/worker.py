@@ -21,11 +21,13 @@ from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.lanes import Turn
 from batcher.ledger import Ledger
+from batcher.outcome import Outcome
 from batcher.planner import Planner, Start
 from batcher.runner import Runner, compose_anew
-from batcher.settling import Batch, Outcome, Settler, found_outcome
+from batcher.settling import Batch, Settler, found_outcome
 from batcher.tally import Tally
 from batcher.task import Task
+from inferq.background import heard
 from inferq.broker.base import Consumer
 from inferq.jobs import ErrorCode
 from inferq.messages import Delivery
@@ -72,7 +74,6 @@ class Worker:
         self._found: list[tuple[Item, Outcome]] = []
         # Everything that is in our hands and not in the window.
         self._out: dict[str, Item] = {}
-        self._burying: list[str] = []
         self._followers = Followers()
         self._slots = asyncio.Semaphore(AT_ONCE * planner.lanes)
         self._stopping = False
@@ -81,12 +82,14 @@ class Worker:
     def held(self) -> list[str]:
         """Ids of the jobs in our hands."""
         refused = [one.origin.job.job_id for one in self._refused if one.origin is not None]
-        return [*(item.job_id for item in self._planner.window.jobs), *self._out, *refused, *self._burying]
+        ours = [*self._planner.window.jobs, *self._out.values()]
+        # The others have no record that somebody could look after.
+        return [*(item.job_id for item in ours if item.tell is None), *refused, *self._undertaker.burying]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is in our hands."""
-        return not (self._out or self._planner.window.jobs or self._refused or self._burying)
+        return not (self._out or self._planner.window.jobs or self._refused or self._undertaker.burying)
 
     def attach(self, consumer: Consumer) -> None:
         """Name the consumer whose deliveries are settled; comes before `run`."""
@@ -107,15 +110,26 @@ class Worker:
         admitted = self._intake.admit(delivery, origin)
         if isinstance(admitted, Refusal):
             self._refuse(admitted)
-        elif isinstance(admitted, Found):
-            self._out[job_id] = admitted.item
+        else:
+            self.take(admitted)
+
+    def take(self, admitted: Item | Found) -> None:
+        """Take a job in hand that is admitted, from the queue or past it."""
+        if isinstance(admitted, Found):
+            self._out[admitted.item.job_id] = admitted.item
             self._found.append((admitted.item, found_outcome(admitted.result)))
             self._changed.set()
         elif self._followers.follow(admitted):
             self._tally.twin()
-            self._out[job_id] = admitted
+            self._out[admitted.job_id] = admitted
         else:
             self._wait_in_window(admitted)
+
+    def abandon(self, item: Item) -> None:
+        """Do no more for a job that came past the queue: nobody waits for it."""
+        item.abandoned = True
+        self._planner.window.remove(item)
+        self._changed.set()
 
     async def run(self) -> None:
         """Run batches until `stop`; returns once what was run is settled."""
@@ -130,7 +144,7 @@ class Worker:
                     continue
                 self._runner.grant()
                 until_s = inf if decision.until_s is None else decision.until_s
-                await self._wait(min(until_s, self._planner.next_hopeless_s()) - now_s)
+                await heard(self._changed, min(until_s, self._planner.next_hopeless_s()) - now_s)
 
     def stop(self) -> None:
         """Begin no further batch; `run` returns once those that compute have ended."""
@@ -147,7 +161,13 @@ class Worker:
     def _pass_on(self, now_s: float) -> None:
         """See to what needs no batch: refusals, answers that are known, jobs that have become hopeless."""
         while self._refused:
-            self._spawn(self._bury_refused(self._refused.popleft()), "refuse")
+            # Beside the loop, like all that waits for a dead letter to be kept: a broker that takes no publishes must
+            # not keep us from draining its queues.
+            refusal = self._refused.popleft()
+            self._spawn(
+                self._undertaker.refuse(refusal.delivery, refusal.origin, refusal.code, refusal.reason),
+                "refuse",
+            )
         if self._found:
             found, self._found = self._found, []
             self._spawn(self._answer(found), "answer")
@@ -157,15 +177,9 @@ class Worker:
                 self._out[item.job_id] = item
             self._spawn(self._expire(hopeless), "expire")
 
-    async def _wait(self, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(None if timeout_s == inf else max(0.0, timeout_s)):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-
     def _wait_in_window(self, item: Item) -> None:
-        self._planner.add(item, self._clock())
+        if not item.abandoned:
+            self._planner.add(item, self._clock())
         self._changed.set()
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -272,16 +286,6 @@ class Worker:
             self._out.pop(item.job_id, None)
             for delivery in filter(self._ledger.consumer.held, item.deliveries):
                 self.deliver(delivery)
-
-    async def _bury_refused(self, refusal: Refusal) -> None:
-        """Refuse a message. Beside the loop, like all that waits for a dead letter to be kept: a broker that takes no
-        publishes must not keep us from draining its queues."""
-        job_id = refusal.origin.job.job_id if refusal.origin is not None else ""
-        self._burying.append(job_id)
-        try:
-            await self._undertaker.refuse(refusal.delivery, refusal.origin, refusal.code, refusal.reason)
-        finally:
-            self._burying.remove(job_id)
 
     async def _bury_failed(self, item: Item, moved: Moved) -> None:
         await self._undertaker.bury(item, moved)

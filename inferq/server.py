@@ -128,9 +128,11 @@ def probe_routes(metrics: Metrics, checks: Checks, about: About = dict) -> list[
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", exposition)]
 
 
-def probe_app(metrics: Metrics, checks: Checks, about: About = dict) -> Starlette:
-    """Make an application that answers the probes alone."""
-    return Starlette(routes=probe_routes(metrics, checks, about))
+def probe_app(
+    metrics: Metrics, checks: Checks, about: About = dict, *, more: Sequence[BaseRoute] = ()
+) -> Starlette:
+    """Make an application that answers the probes, and ``more``."""
+    return Starlette(routes=[*probe_routes(metrics, checks, about), *more])
 
 
 async def readiness(checks: Checks, about: About = dict) -> tuple[int, bytes]:

@@ -23,10 +23,12 @@ from inferq.server import listen, make_server, serve_until
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
+from inferq.v2.routes import SyncRoutes
 from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
+from ingress.calls import PipelineCalls
 from ingress.events import Events
 from ingress.idempotency import Idempotency
 from ingress.infer import Batch, Form, Single, SubmitEndpoint, SubmitMetrics
@@ -90,15 +92,6 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     # Only tensors need more than texts do.
     most_bytes = most_body_bytes(settings.max_input_bytes if catalog.tensor_models else 0)
     batch_bytes = max(MAX_BATCH_BYTES, most_bytes)
-    parts = Parts(
-        infer=endpoint(Single(submits, stream_url=settings.stream_url, most_bytes=most_bytes)),
-        batch=endpoint(Batch(submits, stream_url=settings.stream_url, most_bytes=batch_bytes)),
-        jobs=Jobs(store, keys, waits, metrics),
-        events=events,
-        stats=stats,
-        keys=keys,
-        stream_url=settings.stream_url,
-    )
 
     async def checks() -> dict[str, str]:
         try:
@@ -106,6 +99,27 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         except Unavailable as error:
             return {"redis": error.detail, "broker": "unknown"}
         return {"redis": "ok", "broker": "ok" if broker.ready else "away"}
+
+    calls = PipelineCalls(
+        submits,
+        waits,
+        store,
+        metrics,
+        catalog=catalog,
+        served=lambda: stats.loaded_models,
+        checks=checks,
+        process_id=identity,
+    )
+    parts = Parts(
+        infer=endpoint(Single(submits, stream_url=settings.stream_url, most_bytes=most_bytes)),
+        batch=endpoint(Batch(submits, stream_url=settings.stream_url, most_bytes=batch_bytes)),
+        jobs=Jobs(store, keys, waits, metrics),
+        events=events,
+        calls=SyncRoutes(calls, keys, metrics, max_input_bytes=settings.max_input_bytes),
+        stats=stats,
+        keys=keys,
+        stream_url=settings.stream_url,
+    )
 
     def about() -> dict[str, Sequence[str]]:
         if not settings.models:

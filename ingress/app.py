@@ -15,6 +15,7 @@ from inferq.errors import HttpError
 from inferq.keyring import KeyRing, the_one
 from inferq.server import About, Checks, probe_routes
 from inferq.telemetry import Metrics
+from inferq.v2.routes import SyncRoutes
 from ingress import problems
 from ingress.description.serving import Descriptions
 from ingress.events import Events
@@ -33,6 +34,7 @@ class Parts:
     batch: SubmitEndpoint
     jobs: Jobs
     events: Events
+    calls: SyncRoutes
     stats: Stats
     keys: KeyRing
     stream_url: str
@@ -55,6 +57,7 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks, about: About = d
         Route(BATCH_PATH, parts.batch, methods=["POST"]),
         Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
         Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
+        *parts.calls.routes(),
         Route("/v1/stats", statistics, methods=["GET"]),
         *probe_routes(metrics, checks, about),
         *Descriptions(parts.keys, stream_url=parts.stream_url).routes(),

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from inferq import bodies
 from inferq.addresses import LOOPBACK
 from inferq.broker import Broker
 from inferq.errors import CallerError, FieldError, HttpError, InvalidRequest, Unavailable, Undecodable
@@ -24,7 +25,6 @@ from inferq.messages import DeadLetter
 from inferq.names import DEAD_LIMIT, Names
 from inferq.origins import Origins
 from inferq.replays import replay
-from ingress import bodies
 from ingress.heads import head_of
 from ingress.requests import check_headers
 

@@ -86,6 +86,7 @@ class Stats:
         self._seen: deque[tuple[float, int]] = deque(maxlen=int(RATE_OVER_S / EVERY_S) + 2)
         self._rates: dict[str, Rates] = {}
         self._served: dict[str, Served | None] = {}
+        self._loaded: set[str] = set()
 
     def served(self, model: str) -> Served | None:
         """What a model's living batchers ran at the last look; None when they differ, or none is there."""
@@ -99,6 +100,11 @@ class Stats:
     def models(self) -> set[str]:
         """The models that had a living batcher at the last look."""
         return set(self._rates)
+
+    @property
+    def loaded_models(self) -> set[str]:
+        """Those of them that a batcher had loaded."""
+        return self._loaded
 
     async def run(
         self, queued_jobs: Callable[[], int], under_way_jobs: Callable[[], int], cache: CacheTotals
@@ -125,6 +131,7 @@ class Stats:
                     models = {entry.model for entry in beats}
                     self._served = {model: served(beats, model) for model in models}
                     self._rates = {model: _rates(beats, model) for model in models}
+                    self._loaded = {entry.model for entry in beats if entry.state != "loading"}
                     self._depth_gauge.set(await self._broker.depth())
                     self._dead_gauge.set(await self._broker.dead_count())
                 except Unavailable as error:
