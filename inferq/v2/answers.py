@@ -1,7 +1,7 @@
 """What the Open Inference Protocol answers: results as outputs, outputs as a body, and what there is. Pure."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -69,6 +69,25 @@ class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
     platform: str
     inputs: list[TensorMetadata]
     outputs: list[TensorMetadata]
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `GET /v2/health/live`."""
+
+    live: Literal[True] = True
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `GET /v2/health/ready`."""
+
+    ready: Literal[True] = True
+
+
+class ModelReady(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `GET /v2/models/{model}/ready`."""
+
+    name: str
+    ready: Literal[True] = True
 
 
 class CallFault(msgspec.Struct, frozen=True, kw_only=True):

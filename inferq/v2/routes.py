@@ -166,12 +166,12 @@ class SyncRoutes:
         return _json(answers.encode(found))
 
     async def _live(self, _: Request) -> Response:
-        return Response()
+        return _json(answers.encode(answers.Live()))
 
     async def _ready(self, _: Request) -> Response:
         if complaint := await self._backend.complaint():
             raise Unavailable(complaint)
-        return Response()
+        return _json(answers.encode(answers.Ready()))
 
     async def _model(self, request: Request) -> Response:
         self._caller(request)
@@ -183,7 +183,7 @@ class SyncRoutes:
         card = find(self._backend.catalog, request.path_params["model"])
         if not self._backend.served(card.name):
             raise Unavailable(f"no batcher serves {card.name!r} at present")
-        return Response()
+        return _json(answers.encode(answers.ModelReady(name=card.name)))
 
     def _caller(self, request: Request) -> Caller:
         return self._keys.caller(the_one(request.scope["headers"]))

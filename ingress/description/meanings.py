@@ -7,6 +7,8 @@ line, and that no line lacks its field.
 from collections.abc import Mapping
 from typing import Final
 
+from ingress.description.callmeanings import CALL_FIELDS
+
 _WHERE: Final = {
     "job_id": "Names the job from now on.",
     "status": "`queued`, or `done` at once where the answer was in the cache.",
@@ -29,6 +31,7 @@ _FRAME: Final = {
 }
 
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    **CALL_FIELDS,
     "InferRequest": {
         "text": "What to classify. Limits count code points; white space alone is refused. For a text model.",
         "inputs": "The graph's inputs, as the Open Inference Protocol writes them. For a tensor model.",

@@ -12,6 +12,7 @@ import msgspec
 
 from inferq.jobs import BIRTHS, JobRecord, Result
 from inferq.results import TensorOutputs
+from inferq.v2 import answers, embeddings, requests, simple
 from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
 from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, JobFrame, StreamedEvent
@@ -26,7 +27,13 @@ JOB_ID: Final = "^[0-9a-f]{32}$"
 NOT_BLANK: Final = (
     r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 )
-REQUESTS: Final = (InferRequest, BatchRequest)
+REQUESTS: Final = (
+    InferRequest,
+    BatchRequest,
+    simple.SyncRequest,
+    embeddings.EmbeddingRequest,
+    requests.ModelCall,
+)
 
 
 class Health(msgspec.Struct, kw_only=True):
@@ -61,7 +68,9 @@ class AsyncApi(msgspec.Struct, kw_only=True):
 
 ANSWERS: Final = (
     Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, TensorOutputs, Statistics, StreamedEvent, JobFrame,
-    FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
+    FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness, simple.SyncAnswer, embeddings.EmbeddingAnswer,
+    answers.ModelAnswer, answers.AnsweredTensor, answers.ServerMetadata, answers.ModelMetadata, answers.Live,
+    answers.Ready, answers.ModelReady, answers.CallFault,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -90,6 +99,7 @@ _WEBHOOK: Final = {
 }
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
+_VALUES: Final = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}}
 # Each of the three is another kind of input.
 _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "InferRequest": {"oneOf": [{"required": [name]} for name in ("text", "inputs", "input_data")]}
@@ -100,9 +110,18 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "webhook": {"anyOf": [_WEBHOOK, {"const": ""}, {"type": "null"}]},
     },
     "InputTensor": {"data": {"type": "array"}},
-    "OutputTensor": {
-        "data": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}}
+    "ModelInput": {"data": {"type": "array"}},
+    "AnsweredTensor": {"data": {"type": "array"}},
+    "SyncRequest": {"input_data": {"pattern": NOT_BLANK}},
+    "SyncAnswer": {
+        "output_data": {
+            "anyOf": [{"$ref": REF + "Result"}, _VALUES, {"type": "object", "additionalProperties": _VALUES}]
+        }
     },
+    "ModelAnswer": {"model_version": {"const": "1"}},
+    "EmbeddingItem": {"index": {"minimum": 0}},
+    "Usage": {"prompt_tokens": {"minimum": 0}, "total_tokens": {"minimum": 0}},
+    "OutputTensor": {"data": _VALUES},
     "WebhookState": {
         "attempts": {"minimum": 0},
         "last_status": {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 999}, {"type": "null"}]},
