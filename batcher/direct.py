@@ -110,10 +110,10 @@ class DirectCalls:
         finally:
             for one in waiting:
                 del self._waiting[one.item.job_id]
-                if not one.future.done():
+                # Whoever is cancelled while he waits for it has it cancelled.
+                if one.future.cancel() or one.future.cancelled():
                     self._worker.abandon(one.item)
-                    one.future.cancel()
-                elif not one.future.cancelled():
+                else:
                     # The first failure is the call's; that of another is nobody's news.
                     one.future.exception()
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from batcher.assembly import assemble
+from batcher.direct import DirectCalls
 from batcher.engine import Answer, Engine
 from batcher.tally import Tally
 from batcher.tokenizer import SimulatedTokenizer
@@ -23,6 +24,7 @@ from batcher.wire import Load
 from batcher.worker import Worker
 from inferq.broker import make_broker
 from inferq.broker.base import Broker, Consumer
+from inferq.catalog import ModelCard, Task
 from inferq.jobs import Job, JobRecord, decode_record
 from inferq.messages import encode_job
 from inferq.redis import connect
@@ -77,6 +79,7 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    direct: DirectCalls
 
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
@@ -189,9 +192,18 @@ class Rig:
         )
         worker.attach(consumer)
         working = asyncio.create_task(worker.run())
+        direct = DirectCalls(batcher_id)
+        direct.load(ModelCard(name="simulated", spec=model, task=Task.TEXT))
+        direct.begin(worker, assembly.intake, batch_jobs=assembly.planner.max_batch_size)
         try:
             yield Running(
-                worker=worker, engine=engine, consumer=consumer, working=working, tally=tally, metrics=metrics
+                worker=worker,
+                engine=engine,
+                consumer=consumer,
+                working=working,
+                tally=tally,
+                metrics=metrics,
+                direct=direct,
             )
         finally:
             worker.stop()
