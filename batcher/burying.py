@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
+from batcher.intake import Refusal
 from batcher.item import Item, tell
 from batcher.ledger import MAX_DETAIL, Ledger
 from batcher.outcome import Outcome
@@ -66,12 +67,12 @@ class Undertaker:
         await self._condemn(item.origin, item.deliveries, code, detail, charge=True, history=entry)
         return False
 
-    async def refuse(self, delivery: Delivery, origin: Origin | None, code: ErrorCode, reason: str) -> None:
+    async def refuse(self, refusal: Refusal) -> None:
         """Fail and bury a message that cannot be run."""
-        job_id = origin.job.job_id if origin is not None else ""
+        job_id = refusal.origin.job.job_id if refusal.origin is not None else ""
         self.burying.append(job_id)
         try:
-            await self._condemn(origin, [delivery], code, reason)
+            await self._condemn(refusal.origin, [refusal.delivery], refusal.code, refusal.reason)
         finally:
             self.burying.remove(job_id)
 

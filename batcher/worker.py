@@ -161,13 +161,8 @@ class Worker:
     def _pass_on(self, now_s: float) -> None:
         """See to what needs no batch: refusals, answers that are known, jobs that have become hopeless."""
         while self._refused:
-            # Beside the loop, like all that waits for a dead letter to be kept: a broker that takes no publishes must
-            # not keep us from draining its queues.
-            refusal = self._refused.popleft()
-            self._spawn(
-                self._undertaker.refuse(refusal.delivery, refusal.origin, refusal.code, refusal.reason),
-                "refuse",
-            )
+            # Beside the loop: a broker that takes no publishes must not keep us from draining its queues.
+            self._spawn(self._undertaker.refuse(self._refused.popleft()), "refuse")
         if self._found:
             found, self._found = self._found, []
             self._spawn(self._answer(found), "answer")

@@ -20,6 +20,7 @@ from starlette.types import Receive
 from inferq import bodies, problemdoc
 from inferq.apikeys import Caller
 from inferq.background import end
+from inferq.cachecontrol import wants_cached
 from inferq.errors import HttpError, TimedOut, Unavailable, UnsupportedMediaType
 from inferq.gate import Gate
 from inferq.keyring import KeyRing, the_one
@@ -38,8 +39,6 @@ INFER: Final = "/infer"
 EMBEDDINGS: Final = "/v1/embeddings"
 V2: Final = "/v2"
 MODEL: Final = V2 + "/models/{model}"
-
-_FRESH: Final = ("no-cache", "no-store")
 
 _log = structlog.get_logger(__name__)
 
@@ -268,8 +267,7 @@ def _json(content: bytes) -> Response:
 
 
 def _cached(request: Request) -> bool:
-    said = ",".join(request.headers.getlist("cache-control")).lower()
-    return not any(part.strip() in _FRESH for part in said.split(","))
+    return all(wants_cached(said.encode("latin-1")) for said in request.headers.getlist("cache-control"))
 
 
 def _check_type(request: Request, *, binary: bool) -> None:
