@@ -21,7 +21,8 @@ from inferq import bodies, problemdoc
 from inferq.apikeys import Caller
 from inferq.background import end
 from inferq.cachecontrol import wants_cached
-from inferq.errors import HttpError, TimedOut, Unavailable, UnsupportedMediaType
+from inferq.catalog import ModelCard
+from inferq.errors import HttpError, ModelNotFound, TimedOut, Unavailable, UnsupportedMediaType
 from inferq.gate import Gate
 from inferq.keyring import KeyRing, the_one
 from inferq.telemetry import Metrics
@@ -39,6 +40,7 @@ INFER: Final = "/infer"
 EMBEDDINGS: Final = "/v1/embeddings"
 V2: Final = "/v2"
 MODEL: Final = V2 + "/models/{model}"
+VERSION: Final = MODEL + "/versions/{version}"
 
 _log = structlog.get_logger(__name__)
 
@@ -103,9 +105,15 @@ class SyncRoutes:
             self._route(V2, _PROTOCOL, self._server),
             self._route(V2 + "/health/live", _PROTOCOL, self._live),
             self._route(V2 + "/health/ready", _PROTOCOL, self._ready),
-            self._route(MODEL, _PROTOCOL, self._model),
-            self._route(MODEL + "/ready", _PROTOCOL, self._model_ready),
-            self._route(MODEL + "/infer", _PROTOCOL, self._infer_model, "POST"),
+            *(
+                route
+                for path in (MODEL, VERSION)
+                for route in (
+                    self._route(path, _PROTOCOL, self._model),
+                    self._route(path + "/ready", _PROTOCOL, self._model_ready),
+                    self._route(path + "/infer", _PROTOCOL, self._infer_model, "POST"),
+                )
+            ),
         ]
 
     def _route(self, path: str, form: _Form, work: _Work, method: str = "GET") -> Route:
@@ -146,7 +154,7 @@ class SyncRoutes:
 
     async def _infer_model(self, request: Request) -> Response:
         caller = self._caller(request)
-        card = find(self._backend.catalog, request.path_params["model"])
+        card = self._card(request)
         length = request.headers.get(HEADER)
         async with self._body(request, binary=length is not None) as body:
             call, wanted = requests.parse(
@@ -174,15 +182,21 @@ class SyncRoutes:
 
     async def _model(self, request: Request) -> Response:
         self._caller(request)
-        card = find(self._backend.catalog, request.path_params["model"])
+        card = self._card(request)
         return _json(answers.encode(answers.metadata(card)))
 
     async def _model_ready(self, request: Request) -> Response:
         self._caller(request)
-        card = find(self._backend.catalog, request.path_params["model"])
+        card = self._card(request)
         if not self._backend.served(card.name):
             raise Unavailable(f"no batcher serves {card.name!r} at present")
         return _json(answers.encode(answers.ModelReady(name=card.name)))
+
+    def _card(self, request: Request) -> ModelCard:
+        card = find(self._backend.catalog, request.path_params["model"])
+        if request.path_params.get("version", answers.VERSION) != answers.VERSION:
+            raise ModelNotFound(f"of each model there is the version {answers.VERSION} alone")
+        return card
 
     def _caller(self, request: Request) -> Caller:
         return self._keys.caller(the_one(request.scope["headers"]))

@@ -42,6 +42,65 @@ def _answer(schema: str, meaning: str, *examples: str) -> Answer:
     return Answer(status=200, meaning=meaning, media_type=JSON, schema=schema, examples=examples)
 
 
+def _of_a_model(version: str) -> tuple[Operation, ...]:
+    path, name = "/v2/models/{model}" + version, "Version" if version else ""
+    parameters = ("Model", "ModelVersion") if version else ("Model",)
+    return (
+        Operation(
+            path=path,
+            method="get",
+            name="model" + name,
+            tag=_TAG,
+            summary="What a model takes and gives",
+            text="A free axis is -1. A model of texts takes `text` and gives `label`, `score` and `scores`.",
+            parameters=parameters,
+            answers=(_answer("ModelMetadata", "Inputs and outputs.", "model_of_tensors", "model_of_texts"),),
+            errors=(Unauthorized, ModelNotFound),
+            keyed=True,
+            fault="CallFault",
+        ),
+        Operation(
+            path=path + "/ready",
+            method="get",
+            name="modelReady" + name,
+            tag=_TAG,
+            summary="Whether a model is served",
+            text="It is while a batcher has it loaded. Calls of another wait for one.",
+            parameters=parameters,
+            answers=(_answer("ModelReady", "A batcher has it loaded.", "model_ready"),),
+            errors=(Unauthorized, ModelNotFound, Unavailable),
+            keyed=True,
+            fault="CallFault",
+        ),
+        Operation(
+            path=path + "/infer",
+            method="post",
+            name="inferModel" + name,
+            tag=_TAG,
+            summary="Call a model",
+            text="Tensors in, tensors out, as JSON or as bytes behind it (the protocol's binary extension). Each text "
+            f"of a call is a job, and they share batches; tensors of several rows are one job. {_WAITS}",
+            parameters=(*parameters, "HeaderLength", "CacheControl"),
+            body="ModelCall",
+            body_examples=("call_texts", "call_tensors"),
+            answers=(
+                Answer(
+                    status=200,
+                    meaning="The outputs. Where some of them are bytes, these follow the JSON.",
+                    media_type=JSON,
+                    schema="ModelAnswer",
+                    header_fields=("Inference-Header-Content-Length",),
+                    examples=("called_texts", "called_tensors"),
+                    binary=True,
+                ),
+            ),
+            errors=_CALL_ERRORS,
+            keyed=True,
+            fault="CallFault",
+        ),
+    )
+
+
 CALLS: Final = (
     Operation(
         path="/infer",
@@ -102,56 +161,6 @@ CALLS: Final = (
         errors=(Unavailable,),
         fault="CallFault",
     ),
-    Operation(
-        path="/v2/models/{model}",
-        method="get",
-        name="model",
-        tag=_TAG,
-        summary="What a model takes and gives",
-        text="A free axis is -1. A model of texts takes `text` and gives `label`, `score` and `scores`.",
-        parameters=("Model",),
-        answers=(_answer("ModelMetadata", "Inputs and outputs.", "model_of_tensors", "model_of_texts"),),
-        errors=(Unauthorized, ModelNotFound),
-        keyed=True,
-        fault="CallFault",
-    ),
-    Operation(
-        path="/v2/models/{model}/ready",
-        method="get",
-        name="modelReady",
-        tag=_TAG,
-        summary="Whether a model is served",
-        text="It is while a batcher has it loaded. Calls of another wait for one.",
-        parameters=("Model",),
-        answers=(_answer("ModelReady", "A batcher has it loaded.", "model_ready"),),
-        errors=(Unauthorized, ModelNotFound, Unavailable),
-        keyed=True,
-        fault="CallFault",
-    ),
-    Operation(
-        path="/v2/models/{model}/infer",
-        method="post",
-        name="inferModel",
-        tag=_TAG,
-        summary="Call a model",
-        text="Tensors in, tensors out, as JSON or as bytes behind it (the protocol's binary extension). Each text of a "
-        f"call is a job, and they share batches; tensors of several rows are one job. {_WAITS}",
-        parameters=("Model", "HeaderLength", "CacheControl"),
-        body="ModelCall",
-        body_examples=("call_texts", "call_tensors"),
-        answers=(
-            Answer(
-                status=200,
-                meaning="The outputs. Where some of them are bytes, these follow the JSON.",
-                media_type=JSON,
-                schema="ModelAnswer",
-                header_fields=("Inference-Header-Content-Length",),
-                examples=("called_texts", "called_tensors"),
-                binary=True,
-            ),
-        ),
-        errors=_CALL_ERRORS,
-        keyed=True,
-        fault="CallFault",
-    ),
+    *_of_a_model(""),
+    *_of_a_model("/versions/{version}"),
 )

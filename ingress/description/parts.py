@@ -26,6 +26,14 @@ PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "schema": {"type": "string", "minLength": 1},
         "example": "builtin",
     },
+    "ModelVersion": {
+        "name": "version",
+        "in": "path",
+        "required": True,
+        "description": "The model's version. There is one of each: a model is what its folder holds.",
+        "schema": {"type": "string", "const": "1"},
+        "example": "1",
+    },
     "HeaderLength": {
         "name": "Inference-Header-Content-Length",
         "in": "header",

@@ -156,7 +156,7 @@ async def test_the_commands_of_the_page_work(streams: Deployment) -> None:
         await eventually(lambda: ready(client), what="readiness")
         page = (await client.get("/docs")).text
         commands = [html.unescape(one) for one in re.findall(r"<code>((?:job=|curl )[^<]*)</code>", page)]
-        assert len(commands) == 20
+        assert len(commands) == 23
         for command in commands:
             if command.endswith('/events"'):
                 # The last of those for jobs: it goes on until the job has ended.

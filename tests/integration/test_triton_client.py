@@ -64,6 +64,8 @@ async def test_server_and_models_are_told_of(asked: Asked) -> None:
         server = triton.get_server_metadata()
         assert (server["name"], server["extensions"][0]) == ("inferq", "binary_tensor_data")
         assert triton.is_model_ready("mlp")
+        assert triton.is_model_ready("mlp", "1")
+        assert not triton.is_model_ready("mlp", "2")
         assert not triton.is_model_ready("nowhere")
         assert triton.get_model_metadata("mlp") == {
             "name": "mlp",
@@ -107,7 +109,8 @@ async def test_texts_are_classified(asked: Asked, binary: bool) -> None:
         np.testing.assert_allclose(scores.sum(axis=1), 1.0, rtol=1e-5)
         np.testing.assert_array_equal(scores.max(axis=1), result.as_numpy("score"))
         wanted = [InferRequestedOutput("label", binary_data=not binary)]
-        one = triton.infer(BUILTIN, [texts(["lovely"], binary=binary, column=True)], outputs=wanted)
+        lovely = [texts(["lovely"], binary=binary, column=True)]
+        one = triton.infer(BUILTIN, lovely, model_version="1", outputs=wanted)
         # The client leaves texts that came as JSON what they are there.
         assert one.as_numpy("label").tolist() == [["POSITIVE" if binary else b"POSITIVE"]]
         assert [output["name"] for output in one.get_response()["outputs"]] == ["label"]
