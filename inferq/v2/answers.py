@@ -1,4 +1,7 @@
-"""What the Open Inference Protocol answers: results as outputs, outputs as a body, and what there is. Pure."""
+"""What the Open Inference Protocol answers: results as outputs, outputs as a body, and what there is. Pure.
+
+A text's result is known by what it has: `label`, or several `labels` that hold, with `scores`; `values`; or a `vector`.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -6,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from inferq.catalog import ModelCard
-from inferq.errors import HttpError
+from inferq.errors import FieldError, HttpError, InvalidRequest
 from inferq.jobs import Result
 from inferq.results import AnyResult, TensorResult
 from inferq.tensors.binary import join
@@ -19,6 +22,8 @@ from inferq.v2.texts import BYTES, Texts, write_bytes
 # A model is what its folder holds: there are no others of the same name.
 VERSION: Final = "1"
 EXTENSIONS: Final = ("binary_tensor_data", "schedule_policy")
+
+_FLOAT_BYTES: Final = 4
 
 Output = Tensor | Texts
 
@@ -100,14 +105,23 @@ encode = msgspec.json.Encoder().encode
 
 
 def write(results: Sequence[AnyResult], card: ModelCard, wanted: Wanted) -> tuple[bytes, str | None]:
-    """Return the body that answers a call, and how long its JSON is where bytes follow it."""
+    """Return the body that answers a call, and how long its JSON is where bytes follow it.
+
+    Raises:
+        InvalidRequest: an output is asked for that the model does not give.
+    """
     made: list[AnsweredTensor] = []
     tail: list[bytes] = []
+    outputs = outputs_of(results, column=wanted.column)
+    given = [output.name for output in outputs]
+    if missing := [name for name in wanted.outputs if name not in given]:
+        detail = f"must be some of {', '.join(given)}, and {missing[0]} is none"
+        raise InvalidRequest(f"outputs {detail}", errors=[FieldError(pointer="/outputs", detail=detail)])
     labels = _labels(results)
-    for output in outputs_of(results, column=wanted.column):
+    for output in outputs:
         if wanted.outputs and output.name not in wanted.outputs:
             continue
-        said: dict[str, Any] = {"labels": labels} if labels and output.name == "scores" else {}
+        said: dict[str, Any] = {"labels": labels} if labels and output.name in ("scores", "values") else {}
         datatype = BYTES if isinstance(output, Texts) else str(output.datatype)
         data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
         if wanted.outputs.get(output.name, wanted.binary):
@@ -146,21 +160,27 @@ def outputs_of(results: Sequence[AnyResult], *, column: bool = False) -> list[Ou
         return list(first.outputs)
     rows = len(results)
     if (vectors := vectors_of(results)) is not None:
-        return [_floats("embedding", [value for row in vectors for value in row], (rows, len(vectors[0])))]
-    found = [one for one in results if isinstance(one, Result)]
+        data = b"".join(vectors)
+        shape: tuple[int, ...] = (rows, len(data) // rows // _FLOAT_BYTES)
+        return [Tensor(name="embedding", datatype=Datatype.FP32, shape=shape, data=data)]
+    name = "values" if hasattr(first, "values") else "scores"
+    columns = [list(getattr(one, name).values()) for one in results]
+    table = _floats(name, [value for row in columns for value in row], (rows, len(columns[0])))
+    if name == "values":
+        return [table]
+    best = [_best(one) for one in results]
     shape = (rows, 1) if column else (rows,)
-    scores = [score for one in found for score in one.scores.values()]
     return [
-        Texts(name="label", shape=shape, values=tuple(one.label for one in found)),
-        _floats("score", [one.score for one in found], shape),
-        _floats("scores", scores, (rows, len(scores) // rows)),
+        Texts(name="label", shape=shape, values=tuple(label for label, _ in best)),
+        _floats("score", [score for _, score in best], shape),
+        table,
     ]
 
 
-def vectors_of(results: Sequence[Any]) -> list[Sequence[float]] | None:
-    """Return the vectors of an embedding model's results; None for results of another kind."""
-    found = [getattr(one, "embedding", None) for one in results]
-    return None if None in found else found  # type: ignore[return-value]  # none is None
+def vectors_of(results: Sequence[Any]) -> list[bytes] | None:
+    """Return the vectors of an embedding model's results, as little-endian FP32; None for results of another kind."""
+    found = [one.vector for one in results if hasattr(one, "vector")]
+    return found or None
 
 
 def metadata(card: ModelCard) -> ModelMetadata:
@@ -193,9 +213,17 @@ def fault(error: HttpError) -> bytes:
     return encode(CallFault(error=f"{error.title}: {error.detail}"))
 
 
-def _labels(results: Sequence[AnyResult]) -> str:
-    first = results[0]
-    return encode(list(first.scores)).decode() if isinstance(first, Result) else ""
+def _best(result: Any) -> tuple[str, float]:
+    """Return a text's best label and its score; of several that may hold, none need to."""
+    if isinstance(result, Result):
+        return result.label, result.score
+    label = next(iter(result.labels), "")
+    return label, result.scores.get(label, 0.0)
+
+
+def _labels(results: Sequence[Any]) -> str:
+    columns = getattr(results[0], "scores", None) or getattr(results[0], "values", None)
+    return encode(list(columns)).decode() if columns else ""
 
 
 def _floats(name: str, values: Sequence[float], shape: tuple[int, ...]) -> Tensor:

@@ -4,7 +4,6 @@ Tokens are counted where the model's results say how many there were; else the w
 """
 
 import base64
-import struct
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -15,7 +14,7 @@ from inferq.results import AnyResult
 from inferq.tensors.tensor import TensorError
 from inferq.v2.answers import vectors_of
 from inferq.v2.calls import Call, find
-from inferq.v2.simple import MAX_MODEL, decode, refused
+from inferq.v2.simple import MAX_MODEL, decode, floats_of, refused
 from inferq.v2.texts import MAX_TEXT, MAX_TEXTS, check_text
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
@@ -94,10 +93,8 @@ def answer(request: EmbeddingRequest, call: Call, results: Sequence[AnyResult]) 
     return EmbeddingAnswer(data=data, model=call.card.name, usage=usage)
 
 
-def _written(vector: Sequence[float], form: str) -> list[float] | str:
-    if form == "float":
-        return list(vector)
-    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+def _written(vector: bytes, form: str) -> list[float] | str:
+    return floats_of(vector) if form == "float" else base64.b64encode(vector).decode()
 
 
 def _tokens(result: Any, text: str) -> int:

@@ -30,6 +30,8 @@ from inferq.v2.texts import BYTES, Texts, check_text, read_bytes, read_json, row
 MAX_ID: Final = 256
 MAX_TENSORS: Final = 64
 TEXT: Final = "text"
+CLASSIFIED: Final = ("label", "score", "scores")
+OF_TEXTS: Final = (*CLASSIFIED, "values", "embedding")
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
 
@@ -134,7 +136,7 @@ def output_names(card: ModelCard) -> tuple[str, ...]:
     """Return the names of what a model answers."""
     if card.signature is not None:
         return tuple(port.name for port in card.signature.outputs)
-    return ("embedding",) if str(card.task) == "embedding" else ("label", "score", "scores")
+    return ("embedding",) if str(card.task) == "embedding" else CLASSIFIED
 
 
 def timeout_s(timeout_us: int) -> float:
@@ -215,7 +217,8 @@ def _raw(one: ModelInput) -> msgspec.Raw:
 
 def _wanted(request: ModelCall, parameters: CallParameters, card: ModelCard, *, column: bool) -> Wanted:
     binary = parameters.binary_data_output
-    known = output_names(card)
+    # Whether a text model classifies is known once it has answered.
+    known = output_names(card) if card.signature is not None else OF_TEXTS
     outputs: dict[str, bool] = {}
     for index, one in enumerate(request.outputs or ()):
         place = f"outputs[{index}]"

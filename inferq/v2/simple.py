@@ -1,5 +1,6 @@
 """`POST /infer`: one text or one row of numbers in, what the model makes of it out. Pure."""
 
+import struct
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ from inferq.results import AnyResult, TensorResult
 from inferq.tensors.jsondata import values_of
 from inferq.tensors.signature import check, vector_tensor
 from inferq.tensors.tensor import TensorError
+from inferq.v2.answers import vectors_of
 from inferq.v2.calls import MOST_S, Answer, Call, find
 from inferq.v2.requests import MAX_ID
 from inferq.v2.texts import MAX_TEXT, check_text
@@ -102,8 +104,13 @@ def plain(result: AnyResult) -> Any:
     if isinstance(result, TensorResult):
         values = {output.name: list(values_of(output)) for output in result.outputs}
         return next(iter(values.values())) if len(values) == 1 else values
-    embedding = getattr(result, "embedding", None)
-    return result if embedding is None else embedding
+    vectors = vectors_of([result])
+    return result if vectors is None else floats_of(vectors[0])
+
+
+def floats_of(vector: bytes) -> list[float]:
+    """Return a vector's numbers."""
+    return list(struct.unpack(f"<{len(vector) // 4}f", vector))
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[Any], allowed: dict[str, str]) -> Any:

@@ -4,7 +4,10 @@ import json
 import struct
 from typing import Any, NamedTuple
 
-from inferq.errors import ModelNotFound
+import msgspec
+import pytest
+
+from inferq.errors import InvalidRequest, ModelNotFound
 from inferq.jobs import Result
 from inferq.results import TensorResult
 from inferq.tensors.datatypes import Datatype
@@ -28,7 +31,20 @@ OUTPUTS = TensorResult(
 class Vector(NamedTuple):
     """What an embedding model's result has."""
 
-    embedding: list[float]
+    vector: bytes
+
+
+class Several(NamedTuple):
+    """What a classifier has where several labels may hold."""
+
+    labels: tuple[str, ...]
+    scores: dict[str, float]
+
+
+class Figures(msgspec.Struct):
+    """What a regression has."""
+
+    values: dict[str, float]
 
 
 def test_tensors_in_json() -> None:
@@ -82,14 +98,42 @@ def test_texts_that_came_as_a_column() -> None:
 
 def test_vectors() -> None:
     """Each text's is a row."""
-    results: list[Any] = [Vector([0.5, 1.0]), Vector([0.0, -1.0])]
+    results: list[Any] = [Vector(struct.pack("<2f", 0.5, 1.0)), Vector(struct.pack("<2f", 0.0, -1.0))]
     (output,) = outputs_of(results)
     assert isinstance(output, Tensor)
     assert (output.name, output.shape, output.data) == (
         "embedding", (2, 2), struct.pack("<4f", 0.5, 1.0, 0.0, -1.0),
     )  # fmt: skip  # one value
-    assert vectors_of(results) == [[0.5, 1.0], [0.0, -1.0]]
+    assert vectors_of(results) == [one.vector for one in results]
     assert vectors_of([GOOD]) is None
+
+
+def test_several_labels_and_values() -> None:
+    """The best one that holds, if any does; values are a table as scores are."""
+    results: list[Any] = [Several(("B",), {"A": 0.25, "B": 0.75}), Several((), {"A": 0.25, "B": 0.125})]
+    body, _ = write(results, TEXT, ALL)
+    label, score, scores = json.loads(body)["outputs"]
+    assert (label["data"], score["data"], scores["data"]) == (
+        ["B", ""],
+        [0.75, 0.0],
+        [0.25, 0.75, 0.25, 0.125],
+    )
+    figures: list[Any] = [Figures(values={"stars": 4.5})]
+    body, _ = write(figures, TEXT, ALL)
+    assert json.loads(body)["outputs"] == [
+        {
+            "name": "values", "datatype": "FP32", "shape": [1, 1], "data": [4.5],
+            "parameters": {"labels": '["stars"]'},
+        }
+    ]  # fmt: skip  # a document
+
+
+def test_outputs_that_a_text_model_does_not_give() -> None:
+    """Which kind it is, its answer says."""
+    with pytest.raises(
+        InvalidRequest, match="outputs must be some of label, score, scores, and values is none"
+    ):
+        write([GOOD], TEXT, Wanted(id=None, outputs={"label": False, "values": False}, binary=False))
 
 
 def test_what_a_model_takes_and_gives() -> None:

@@ -26,7 +26,7 @@ class Embedder(msgspec.Struct, frozen=True):
 class Embedding(msgspec.Struct, frozen=True):
     """What such a model gives; ``tokens`` is how many there were, where it is known."""
 
-    embedding: list[float]
+    vector: bytes
     tokens: int | None = None
 
 
@@ -73,7 +73,10 @@ def test_an_unknown_model() -> None:
 
 def test_vectors_in_the_order_of_the_texts() -> None:
     """As numbers or in base64; tokens are counted where they are known, else words."""
-    results: Any = [Embedding([0.5, 1.0]), Embedding([2.0, 3.0], tokens=7)]
+    results: Any = [
+        Embedding(struct.pack("<2f", 0.5, 1.0)),
+        Embedding(struct.pack("<2f", 2.0, 3.0), tokens=7),
+    ]
     request, call = parsed({"input": ["two words", "b"], "model": "e5"})
     found = answer(request, call, results)
     assert [(one.index, one.embedding) for one in found.data] == [(0, [0.5, 1.0]), (1, [2.0, 3.0])]

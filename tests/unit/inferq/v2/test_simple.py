@@ -1,6 +1,7 @@
 """One text or one row of numbers, and its answer."""
 
 import json
+import struct
 from typing import Any, NamedTuple
 
 import pytest
@@ -77,7 +78,7 @@ def test_models_that_cannot_be_meant() -> None:
 class Vector(NamedTuple):
     """What an embedding model's result has."""
 
-    embedding: list[float]
+    vector: bytes
 
 
 def test_answers() -> None:
@@ -89,5 +90,5 @@ def test_answers() -> None:
     )
     assert plain(OUTPUTS) == {"y": [1.0, -2.5], "n": [7]}
     assert plain(type(OUTPUTS)(outputs=OUTPUTS.outputs[:1])) == [1.0, -2.5]
-    vector: Any = Vector([1.0])
+    vector: Any = Vector(struct.pack("<f", 1.0))
     assert plain(vector) == [1.0]
