@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from inferq.apikeys import Caller
 from inferq.catalog import Catalog
-from inferq.errors import HttpError, InferenceFailed, InvalidRequest, TimedOut, Unavailable
+from inferq.errors import InferenceFailed, InvalidRequest, TimedOut, Unavailable, first_of
 from inferq.jobs import BatchInfo, Birth, ErrorCode, JobError, Status, Timings
 from inferq.results import decode_result
 from inferq.steps import cancel
@@ -89,8 +89,8 @@ class PipelineCalls:
             await self._submit(requests, caller, seed, cached=call.cached)
             async with asyncio.TaskGroup() as tasks:
                 waits = [tasks.create_task(self._answer(one, call, caller, left)) for one in ids]
-        except* HttpError as group:
-            raise _first(group) from None
+        except ExceptionGroup as group:
+            raise first_of(group) from None
         finally:
             if left:
                 await self._cancel(left)
@@ -163,14 +163,6 @@ def _requests(call: Call) -> list[InferRequest]:
         for one in call.inputs
     ]
     return [InferRequest(inputs=list(inputs), **how)]
-
-
-def _first(group: BaseExceptionGroup[HttpError]) -> HttpError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, HttpError), "the group holds no other"
-    return error
 
 
 async def _nothing_more() -> Message:

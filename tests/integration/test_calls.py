@@ -175,6 +175,20 @@ async def test_a_job_that_somebody_else_ends_is_no_answer(streams: Deployment) -
         assert (await client.post("/infer", json={"input_data": "two"})).status_code == 200
 
 
+async def test_a_batcher_takes_keys_that_have_webhooks(streams: Deployment) -> None:
+    """It need not know the secret that these are signed with, which it is not told."""
+    keys = f"alice:{KEY}:webhook=https://example.com/x"
+    async with batching(streams, "", None, **SIMULATED, INFERQ_API_KEYS=keys) as client:
+        await eventually(lambda: _calls_are_taken(client), 30, what="readiness")
+        assert (await client.post("/infer", json={"input_data": "a"})).status_code == 401
+        response = await client.post("/infer", json={"input_data": "a"}, headers=bearer(KEY))
+        assert response.status_code == 200
+
+
+async def _calls_are_taken(client: httpx.AsyncClient) -> bool:
+    return (await client.get("/v2/health/ready")).status_code == 200
+
+
 async def test_quotas_count_for_calls(streams: Deployment) -> None:
     """Each text of a call is a job of its key."""
     async with serving(streams, **SIMULATED, INFERQ_API_KEYS=f"alice:{KEY}:rate=2:jobs=2") as client:
