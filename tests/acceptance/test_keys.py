@@ -78,7 +78,7 @@ async def test_answers_tell_the_quotas(up: Up) -> None:
 
 
 async def test_who_is_called_by_nobody_is_told_no_keys(up: Up) -> None:
-    """The engine has none in its environment, those that take calls have them, and nothing that is printed holds one."""
+    """The engine has none in its environment, those that take calls have them, and nothing printed holds one."""
     environ = psutil.Process(up.pid("engine")).environ()
     assert not any(ALICE in value or ROOT in value for value in environ.values())
     for name in ("ingress", "notifier", "batcher-1"):
