@@ -103,6 +103,23 @@ async def test_nothing_is_computed_for_whoever_has_left(make_rig: MakeRig) -> No
         assert not one.engine.runs_of("leaving")
 
 
+async def test_a_job_that_waits_for_the_answer_of_one_who_leaves_has_its_own(make_rig: MakeRig) -> None:
+    """What was begun for a call is not begun any more, but whoever else wants the answer gets it."""
+    rig = await make_rig(max_batch_size="1", sessions="1", threads="1")
+    async with rig.batcher() as one:
+        with one.frozen():
+            first = await busy(one)
+            leaving = called(one, "wanted")
+            await eventually(lambda: one.direct.jobs == 2, what="both calls")
+            job = await rig.submit("wanted")
+            await one.holds(job)
+            leaving.cancel()
+            await asyncio.wait([leaving])
+        assert (await rig.ended_one(job)).status is Status.DONE
+        assert len(await first) == 1
+        assert len(one.engine.runs_of("wanted")) == 1
+
+
 async def test_a_call_of_no_more_time_is_refused(make_rig: MakeRig) -> None:
     """It is not computed, and whoever comes through the queue is served."""
     rig = await make_rig(max_batch_size="1", sessions="1", threads="1")
