@@ -60,6 +60,7 @@ class Assembly:
     circuit: EngineCircuit
     planner: Planner[Item]
     cache: ResultCache
+    intake: Intake
     worker: Worker
 
 
@@ -134,18 +135,19 @@ async def assemble(
         canary=canary,
         limit_ms=lambda wide: patience.most_ms(planner.predicted_ms(1, canary_length, wide=wide)),
     )
+    intake = Intake(
+        task=task,
+        tally=tally,
+        cache=None if settings.cache == "off" else cache,
+        model_digest=loaded.digest,
+        precision=settings.precision,
+        slo_ms=settings.slo_ms,
+        clock=time.monotonic,
+        shapes=engine.shapes,
+    )
     worker = Worker(
         planner=planner,
-        intake=Intake(
-            task=task,
-            tally=tally,
-            cache=None if settings.cache == "off" else cache,
-            model_digest=loaded.digest,
-            precision=settings.precision,
-            slo_ms=settings.slo_ms,
-            clock=time.monotonic,
-            shapes=engine.shapes,
-        ),
+        intake=intake,
         task=task,
         ledger=ledger,
         settler=Settler(
@@ -169,6 +171,7 @@ async def assemble(
         circuit=circuit,
         planner=planner,
         cache=cache,
+        intake=intake,
         worker=worker,
     )
 

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from batcher.account import account, health
 from batcher.assembly import Assembly, Reader, assemble, make_engine
+from batcher.direct import DirectCalls
 from batcher.engine import Engine
 from batcher.health import reason_of
 from batcher.pulse import Pulse, stall_limit_s
@@ -31,12 +32,15 @@ from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
 from inferq.broker.base import Consumer
+from inferq.catalog import ModelCard, Task
 from inferq.daemon import beside
 from inferq.errors import Unavailable
 from inferq.heartbeats import EVERY_S, BatcherBeat, beat, leave
+from inferq.keyring import KeyRing
 from inferq.modelfolder import ModelFolder, resolve
 from inferq.modelspec import parse
-from inferq.modelsroot import served_spec
+from inferq.modelsroot import card_of, served_spec
+from inferq.origins import allowed_origins
 from inferq.redis import connect
 from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
@@ -44,6 +48,8 @@ from inferq.shards import ShardLeases
 from inferq.sparsely import Sparsely
 from inferq.store import Store
 from inferq.telemetry import Metrics
+from inferq.v2.routes import SyncRoutes
+from inferq.visitors import Visitors
 
 # From SIGTERM to the end: the present batch; what is given back, and the consumer, as long each; all the rest.
 FINISH_S: Final = 5.0
@@ -70,6 +76,9 @@ class Service:
         self._broker = make_broker(settings, self._store)
         pulse = Pulse(stall_s=stall_limit_s(settings.stall_s, settings.engine_timeout_ms))
         self._vitals = Vitals(pulse, self._tally, self._store, self._broker, self._queues)
+        # Nobody is told of a job here, and a batcher need not know how that would be signed.
+        self._keys = KeyRing(settings.api_keys)
+        self._direct = DirectCalls(process_id)
         self._engine: Engine | None = None
         self._assembly: Assembly | None = None
         self._consumer: Consumer | None = None
@@ -83,17 +92,24 @@ class Service:
             OperatorError: the model cannot be loaded, or the broker refuses us.
         """
         server_stop = asyncio.Event()
-        beside_probes = [Route("/health", self._health)]
+        beside_probes = [Route("/health", self._health), *self._calls().routes(with_embeddings=False)]
         app = probe_app(self._metrics, self._checks, self._facts, self._vitals.stuck, beside=beside_probes)
         server = make_server(app, metrics=self._metrics, graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
-        beating = asyncio.create_task(self._beat(), name="heartbeat")
-        watching = asyncio.create_task(self._vitals.watch(), name="vitals")
+        beside_work = [
+            asyncio.create_task(work, name=name)
+            for name, work in (
+                ("heartbeat", self._beat()),
+                ("vitals", self._vitals.watch()),
+                ("keys", self._keys.watch()),
+            )
+        ]
         try:
             if await self._unless_stopped(self._prepare()) and await self._unless_stopped(self._consume()):
                 await self._work()
         finally:
-            await end(beating, watching)
+            self._direct.end()
+            await end(*beside_work)
             if self._engine is not None:
                 await self._engine.stop()
             with suppress(TimeoutError, Unavailable):
@@ -105,9 +121,23 @@ class Service:
             await serving
         _log.info("batcher.stopped")
 
+    def _calls(self) -> SyncRoutes:
+        settings = self._settings
+        origins = allowed_origins(settings.origins, host=settings.host, port=settings.batcher_port)
+        return SyncRoutes(
+            self._direct,
+            self._keys,
+            self._metrics,
+            max_input_bytes=settings.max_input_bytes,
+            visitors=Visitors(origins, host=settings.host),
+        )
+
     async def _prepare(self) -> None:
         """Load tokenizer, if there is one, and model, and measure what batches cost."""
         folder, reader = await beside(self._open_files)
+        spec = served_spec(self._settings)
+        card = ModelCard(name=self._spec.name, spec=spec, task=Task.TEXT, pairs=False)
+        self._direct.load(card if folder is None else card_of(folder, spec=spec))
         self._engine = make_engine(self._settings, folder, reader)
         self._assembly = await assemble(
             self._settings,
@@ -179,10 +209,12 @@ class Service:
         assert self._consumer is not None
         worker, consumer = self._assembly.worker, self._consumer
         working = asyncio.create_task(worker.run(), name="worker")
+        self._direct.begin(worker, self._assembly.intake, batch_jobs=self._assembly.planner.max_batch_size)
         stop = asyncio.create_task(self._stopping.wait(), name="stopping")
         try:
             # A worker that ends by itself died of a fault of ours; that is raised below.
             await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+            self._direct.stop()
             worker.stop()
             # No more shards: the leases on those that we have last until what runs has ended.
             await end(self._keeping)

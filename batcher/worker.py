@@ -23,13 +23,15 @@ from batcher.intake import Found, Intake, Refusal
 from batcher.item import Item
 from batcher.lanes import Turn
 from batcher.ledger import Ledger
+from batcher.outcome import Outcome
 from batcher.patience import Patience
 from batcher.planner import Planner, Start
 from batcher.recess import Recess
 from batcher.runner import Runner, compose_anew
-from batcher.settling import Batch, Outcome, Settler, found_outcome
+from batcher.settling import Batch, Settler, found_outcome
 from batcher.tally import Tally
 from batcher.task import Task
+from inferq.background import heard
 from inferq.broker.base import Consumer
 from inferq.messages import Delivery
 
@@ -88,9 +90,15 @@ class Worker:
     @property
     def held(self) -> list[str]:
         """Ids of the jobs in our hands."""
-        waiting = [item.job_id for item in self._planner.window.jobs]
         refused = [one.origin.job.job_id for one in self._refused if one.origin is not None]
-        return [*waiting, *self._out, *refused, *self._failing.refused]
+        ours = [*self._planner.window.jobs, *self._out.values()]
+        # The others have no record that somebody could look after.
+        return [*(item.job_id for item in ours if item.tell is None), *refused, *self._failing.refused]
+
+    @property
+    def rests(self) -> bool:
+        """Whether the engine has its rest, and nothing is run."""
+        return self._circuit.rests
 
     @property
     def idle(self) -> bool:
@@ -116,15 +124,26 @@ class Worker:
         admitted = self._intake.admit(delivery, origin)
         if isinstance(admitted, Refusal):
             self._refuse(admitted)
-        elif isinstance(admitted, Found):
-            self._out[job_id] = admitted.item
+        else:
+            self.take(admitted)
+
+    def take(self, admitted: Item | Found) -> None:
+        """Take a job in hand that is admitted, from the queue or past it."""
+        if isinstance(admitted, Found):
+            self._out[admitted.item.job_id] = admitted.item
             self._found.append((admitted.item, found_outcome(admitted.result, admitted.lookup_ms)))
             self._changed.set()
         elif self._followers.follow(admitted):
             self._tally.twin()
-            self._out[job_id] = admitted
+            self._out[admitted.job_id] = admitted
         else:
             self._wait_in_window(admitted)
+
+    def abandon(self, item: Item) -> None:
+        """Do no more for a job that came past the queue: nobody waits for it."""
+        item.abandoned = True
+        self._planner.window.remove(item)
+        self._changed.set()
 
     async def run(self) -> None:
         """Run batches until `stop`; returns once what was run is settled."""
@@ -136,7 +155,7 @@ class Worker:
                 self._pass_on(now_s)
                 if self._circuit.rests:
                     self._recess.heed()
-                    await self._wait(self._planner.next_hopeless_s() - now_s)
+                    await heard(self._changed, self._planner.next_hopeless_s() - now_s)
                     continue
                 decision = self._planner.next(now_s)
                 if isinstance(decision, Start):
@@ -144,7 +163,7 @@ class Worker:
                     continue
                 self._runner.grant()
                 until_s = inf if decision.until_s is None else decision.until_s
-                await self._wait(min(until_s, self._planner.next_hopeless_s()) - now_s)
+                await heard(self._changed, min(until_s, self._planner.next_hopeless_s()) - now_s)
             recess.cancel()
 
     def stop(self) -> None:
@@ -174,15 +193,9 @@ class Worker:
                 self._out[item.job_id] = item
             self._spawn(self._expire(hopeless), "expire")
 
-    async def _wait(self, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(None if timeout_s == inf else max(0.0, timeout_s)):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-
     def _wait_in_window(self, item: Item) -> None:
-        self._planner.add(item, self._clock())
+        if not item.abandoned:
+            self._planner.add(item, self._clock())
         self._changed.set()
 
     def _refuse(self, refusal: Refusal) -> None:

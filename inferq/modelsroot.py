@@ -33,7 +33,7 @@ def read_catalog(settings: Settings) -> Catalog:
     """
     cards = [_default_card(settings)]
     for name, path in _folders(settings).items():
-        cards.append(_card(check(path, name=name), spec=str(path)))
+        cards.append(card_of(check(path, name=name), spec=str(path)))
     return Catalog(default=settings.model_name, models={card.name: card for card in cards})
 
 
@@ -64,11 +64,19 @@ def from_anywhere(settings: Settings) -> Settings:
     )
 
 
+def card_of(folder: ModelFolder, *, spec: str) -> ModelCard:
+    """Return what a folder that was checked says of its model; ``spec`` is what ``INFERQ_MODEL`` would say of it."""
+    task = Task.TENSOR
+    if folder.signature is None:
+        task = Task.EMBEDDING if folder.head.kind is Kind.EMBEDDING else Task.TEXT
+    return ModelCard(name=folder.name, spec=spec, task=task, signature=folder.signature, pairs=folder.pairs)
+
+
 def _default_card(settings: Settings) -> ModelCard:
     spec = parse(settings.model)
     path = _place(spec, settings.cache_path)
     if path is not None and path.is_dir():
-        return _card(check(path, name=spec.name), spec=settings.model)
+        return card_of(check(path, name=spec.name), spec=settings.model)
     # A simulated model takes no pairs; of one that is elsewhere only its batcher knows.
     pairs = False if spec.kind is ModelKind.SIMULATED else None
     return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=pairs)
@@ -83,13 +91,6 @@ def _place(spec: ModelSpec, cache_dir: Path | None) -> Path | None:
         commit = cache.commit_of(spec.revision or "main")
         return None if commit is None else cache.folder(commit)
     return Path(spec.path) if spec.path is not None else None
-
-
-def _card(folder: ModelFolder, *, spec: str) -> ModelCard:
-    task = Task.TENSOR
-    if folder.signature is None:
-        task = Task.EMBEDDING if folder.head.kind is Kind.EMBEDDING else Task.TEXT
-    return ModelCard(name=folder.name, spec=spec, task=task, signature=folder.signature, pairs=folder.pairs)
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

@@ -121,10 +121,7 @@ _inputs_decoder = _decoder_of_inputs(InferRequest)
 _raw_inputs_decoder = _decoder_of_inputs(msgspec.Raw)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _INPUTS_ALLOWED: Final = f"must be a list of 1 to {MAX_INPUTS} objects"
-# What a directive's value may hold is no directive. An open quote reaches to the end: each byte is looked at once.
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_FRESH: Final = frozenset({b"no-cache", b"no-store"})
 _KINDS: Final = ("text", "inputs", "input_data")
 
 
@@ -263,12 +260,6 @@ def check_headers(
     media_type = content_type.partition(b";")[0].strip().lower()
     if media_type != b"application/json" and not (binary and media_type == b"application/octet-stream"):
         raise UnsupportedMediaType("Content-Type must be application/json")
-
-
-def wants_cached(cache_control: bytes) -> bool:
-    """Say whether a cached answer will do: it will unless this `Cache-Control` says no-cache or no-store."""
-    directives = _QUOTED.sub(b"", cache_control).lower().split(b",")
-    return _FRESH.isdisjoint(directive.partition(b"=")[0].strip() for directive in directives)
 
 
 def _fault(request: InferRequest) -> InvalidRequest | None:

@@ -17,6 +17,7 @@ import pytest
 
 from batcher.assembly import Assembly, assemble
 from batcher.cache import ResultCache
+from batcher.direct import DirectCalls
 from batcher.engine import Answer, Engine
 from batcher.enginecircuit import CANARY, EngineCircuit
 from batcher.shardkeeper import ShardKeeper
@@ -28,6 +29,7 @@ from inferq.background import end
 from inferq.broker import make_broker
 from inferq.broker.base import Broker, Consumer
 from inferq.broker.stream_holder import StreamHolder
+from inferq.catalog import ModelCard, Task
 from inferq.jobs import Job, JobRecord, decode_record
 from inferq.messages import encode_job
 from inferq.redis import connect
@@ -94,6 +96,7 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    direct: DirectCalls
     circuit: EngineCircuit
     cache: ResultCache
     keeper: ShardKeeper | None
@@ -234,6 +237,9 @@ class Rig:
         worker = assembly.worker
         consumer, keeper, keeping = await self._consume(settings, batcher_id, assembly, metrics)
         working = asyncio.create_task(worker.run())
+        direct = DirectCalls(batcher_id)
+        direct.load(ModelCard(name="simulated", spec=model, task=Task.TEXT))
+        direct.begin(worker, assembly.intake, batch_jobs=assembly.planner.max_batch_size)
         try:
             yield Running(
                 worker=worker,
@@ -242,6 +248,7 @@ class Rig:
                 working=working,
                 tally=tally,
                 metrics=metrics,
+                direct=direct,
                 circuit=assembly.circuit,
                 cache=assembly.cache,
                 keeper=keeper,

@@ -16,16 +16,19 @@ from inferq.errors import (
     Forbidden,
     HttpError,
     IdempotencyMismatch,
+    InferenceFailed,
     InvalidRequest,
     JobNotFound,
     ModelNotFound,
     QueueFull,
     QuotaExceeded,
+    TimedOut,
     Unauthorized,
     Unavailable,
     UnsupportedMediaType,
 )
 from inferq.frames import SNAPSHOT
+from ingress.description.callexamples import CALL_EXAMPLES
 from ingress.requests import ALLOWED, MAX_BODY_BYTES
 
 JOB_ID: Final = "0f5e1c7a9b2d4e68a1c3f5079b8d2e46"
@@ -109,6 +112,8 @@ ERRORS: Final[tuple[HttpError, ...]] = (
     DeadlineUnreachable("what waits already takes longer than deadline_ms allows"),
     Unavailable("Redis is away"),
     CircuitOpen("redis failed repeatedly and is given a rest of another 27 s", retry_after_s=27, begun=False),
+    InferenceFailed("the model raised on this input alone"),
+    TimedOut("there was no answer within 0.5 s"),
 )
 
 
@@ -249,6 +254,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
             ],
         },
     ),
+    **CALL_EXAMPLES,
     "healthy": ("The process is alive", {"status": "ok"}),
     "ready": ("All is there", {"status": "ready", "checks": {"redis": "ok", "broker": "ok"}}),
     "not_ready": (

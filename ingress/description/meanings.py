@@ -7,6 +7,8 @@ line, and that no line lacks its field.
 from collections.abc import Mapping
 from typing import Final
 
+from ingress.description.callmeanings import CALL_FIELDS
+
 _WHERE: Final = {
     "job_id": "Names the job from now on.",
     "status": "`queued`, or `done` at once where the answer was in the cache.",
@@ -29,6 +31,7 @@ _FRAME: Final = {
 }
 
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    **CALL_FIELDS,
     "InferRequest": {
         "text": "The text. Limits count code points; white space alone is refused. For a text model.",
         "text_pair": "The second text of a pair, for a model whose tokenizer takes two; for any other it is refused. "

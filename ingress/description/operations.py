@@ -21,10 +21,12 @@ from inferq.errors import (
     UnsupportedMediaType,
 )
 from ingress.description.about import ABOUT, JSON
+from ingress.description.calls import CALLS
 from ingress.description.operation import Answer, Operation
 
 TAGS: Final = {
     "Jobs": "Submit texts, look at jobs, cancel them.",
+    "Calls": "Have a model's answer within the request: the Open Inference Protocol V2, and simpler forms.",
     "Statistics": "How the pipeline does.",
     "Probes": "For whoever supervises the process. No key is asked for.",
     "Descriptions": "What describes the API. No key is asked for.",
@@ -204,6 +206,7 @@ OPERATIONS: Final = (
         errors=_JOB_ERRORS,
         keyed=True,
     ),
+    *CALLS,
     Operation(
         path="/v1/stats",
         method="get",

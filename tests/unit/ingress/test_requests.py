@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferq.cachecontrol import wants_cached
 from inferq.catalog import Catalog, ModelCard, Task
 from inferq.errors import CallerError, FieldError, InvalidRequest, UnsupportedMediaType
 from inferq.jobs import Priority
@@ -24,7 +25,6 @@ from ingress.requests import (
     check_headers,
     check_webhook,
     decode,
-    wants_cached,
     wants_webhook,
 )
 from ingress.tensors import choose_model
