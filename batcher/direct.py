@@ -10,12 +10,12 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from batcher.intake import Found, Intake
+from batcher.assembly import Assembly
+from batcher.intake import Found
 from batcher.item import Item
 from batcher.outcome import Outcome
 from batcher.settling import RESTS
 from batcher.tokenizer import InputRefused
-from batcher.worker import Worker
 from inferq.apikeys import Caller
 from inferq.catalog import Catalog, ModelCard
 from inferq.errors import CircuitOpen, HttpError, InferenceFailed, InvalidRequest, Unavailable
@@ -42,9 +42,7 @@ class DirectCalls:
     def __init__(self, batcher_id: str) -> None:
         self._id = batcher_id
         self._card: ModelCard | None = None
-        self._worker: Worker | None = None
-        self._intake: Intake | None = None
-        self._most = 0
+        self._assembly: Assembly | None = None
         self._stopped = False
         self._waiting: dict[str, asyncio.Future[Outcome]] = {}
 
@@ -64,9 +62,9 @@ class DirectCalls:
         """Say which model it is."""
         self._card = card
 
-    def begin(self, worker: Worker, intake: Intake, *, batch_jobs: int) -> None:
-        """Take calls from now on; a batch has so many jobs at most."""
-        self._worker, self._intake, self._most = worker, intake, BATCHES * batch_jobs
+    def begin(self, assembly: Assembly) -> None:
+        """Take calls from now on."""
+        self._assembly = assembly
 
     def stop(self) -> None:
         """Take no further call; those in hand are answered, or told by the worker that they are not."""
@@ -83,29 +81,30 @@ class DirectCalls:
         """Say why no call would be answered at present."""
         if self._stopped:
             return "this batcher is stopping"
-        if self._worker is None:
+        if self._assembly is None:
             return "this batcher is not ready yet"
-        if self._worker.rests:
+        if self._assembly.circuit.rests:
             return RESTS
         return ""
 
     def served(self, model: str) -> bool:
         """Say whether calls of this model are answered."""
-        return not self._stopped and self._worker is not None and self._card is not None
+        return not self._stopped and self._assembly is not None and self._card is not None
 
     async def answers(self, call: Call, caller: Caller) -> Sequence[Answer]:
         """Return an answer for each job of a call; raises `HttpError`."""
         if complaint := await self.complaint():
             raise CircuitOpen(complaint) if complaint == RESTS else Unavailable(complaint)
-        assert self._worker is not None
+        assert self._assembly is not None
+        worker, most = self._assembly.worker, BATCHES * self._assembly.planner.max_batch_size
         jobs = [self._job(call, caller, text) for text in call.texts or ("",)]
-        if self._waiting and len(self._waiting) + len(jobs) > self._most:
+        if self._waiting and len(self._waiting) + len(jobs) > most:
             raise Unavailable(f"{len(self._waiting)} jobs are in hand past the queue, and no more may be")
         # All of them before any is begun: of a call that is refused nothing is left.
         waiting = [self._admitted(job) for job in jobs]
         for one in waiting:
             self._waiting[one.item.job_id] = one.future
-            self._worker.take(one.admitted)
+            worker.take(one.admitted)
         try:
             return [self._answer(await one.future) for one in waiting]
         finally:
@@ -113,13 +112,13 @@ class DirectCalls:
                 del self._waiting[one.item.job_id]
                 # Whoever is cancelled while he waits for it has it cancelled.
                 if one.future.cancel() or one.future.cancelled():
-                    self._worker.abandon(one.item)
+                    worker.abandon(one.item)
                 else:
                     # The first failure is the call's; that of another is nobody's news.
                     one.future.exception()
 
     def _admitted(self, job: Job) -> _Waiting:
-        assert self._intake is not None
+        assert self._assembly is not None
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def tell(said: Outcome | HttpError) -> None:
@@ -131,7 +130,7 @@ class DirectCalls:
                 future.set_result(said)
 
         try:
-            admitted = self._intake.admit_direct(job, tell)
+            admitted = self._assembly.intake.admit_direct(job, tell)
         except InputRefused as error:
             raise InvalidRequest(error.reason) from None
         return _Waiting(future=future, admitted=admitted)

@@ -20,7 +20,7 @@ from batcher.failing import Failing
 from batcher.followers import Followers
 from batcher.handover import HandOver
 from batcher.intake import Found, Intake, Refusal
-from batcher.item import Item
+from batcher.item import Item, apart
 from batcher.lanes import Turn
 from batcher.ledger import Ledger
 from batcher.outcome import Outcome
@@ -76,8 +76,7 @@ class Worker:
             changed=self._changed.set,
         )
         circuit.turned = self._runner.heed
-        self._tasks = asyncio.TaskGroup()
-        self._refused: deque[Refusal] = deque()
+        self._tasks, self._refused = asyncio.TaskGroup(), deque[Refusal]()
         self._found: list[tuple[Item, Outcome]] = []
         # Everything that is in our hands and not in the window.
         self._out: dict[str, Item] = {}
@@ -91,14 +90,9 @@ class Worker:
     def held(self) -> list[str]:
         """Ids of the jobs in our hands."""
         refused = [one.origin.job.job_id for one in self._refused if one.origin is not None]
-        ours = [*self._planner.window.jobs, *self._out.values()]
-        # The others have no record that somebody could look after.
-        return [*(item.job_id for item in ours if item.tell is None), *refused, *self._failing.refused]
-
-    @property
-    def rests(self) -> bool:
-        """Whether the engine has its rest, and nothing is run."""
-        return self._circuit.rests
+        # Of those past the queue there is no record that somebody could look after.
+        _, ours = apart([*self._planner.window.jobs, *self._out.values()])
+        return [*(item.job_id for item in ours), *refused, *self._failing.refused]
 
     @property
     def idle(self) -> bool:

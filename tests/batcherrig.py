@@ -239,7 +239,7 @@ class Rig:
         working = asyncio.create_task(worker.run())
         direct = DirectCalls(batcher_id)
         direct.load(ModelCard(name="simulated", spec=model, task=Task.TEXT))
-        direct.begin(worker, assembly.intake, batch_jobs=assembly.planner.max_batch_size)
+        direct.begin(assembly)
         try:
             yield Running(
                 worker=worker,
