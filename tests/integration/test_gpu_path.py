@@ -18,6 +18,7 @@ from batcher.tokenizer import FAULT_IDS
 from batcher.touch import TooLarge, touch
 from batcher.wire import Load
 from inferq.errors import OperatorError
+from inferq.head import Head
 from inferq.jobs import Status
 from inferq.modelfolder import builtin_path, check
 from tests.batcherrig import MakeRig, on_streams
@@ -118,7 +119,9 @@ def test_a_gpu_keeps_one_session_for_all_runs(monkeypatch: pytest.MonkeyPatch) -
     import batcher.model as module
     from batcher.layout import Layout
 
-    def session(path: Path, *, device: str, threads: int, spin: bool, share: GpuShare) -> OnnxSession:
+    def session(
+        path: Path, *, device: str, threads: int, spin: bool, share: GpuShare, head: Head
+    ) -> OnnxSession:
         return OnnxSession(
             path,
             device=device,
@@ -127,6 +130,7 @@ def test_a_gpu_keeps_one_session_for_all_runs(monkeypatch: pytest.MonkeyPatch) -
             share=share,
             runtime=FakeRuntime(),
             driver=FakeDriver(),
+            head=head,
         )
 
     monkeypatch.setattr(module, "OnnxSession", session)
