@@ -16,9 +16,10 @@ from inferq.telemetry import Metrics
 from ingress.description.schemas import Readiness
 from ingress.sweeper import Sweeper
 from tests.deployment import Deployment, Inbox
+from tests.serving import batching
 from tests.support import eventually
 from tests.tensormodels import MODELS, write_all, write_model
-from tests.tensorserving import batching, body_of, ended, outcome, served, values
+from tests.tensorserving import body_of, ended, outcome, served, values
 
 
 @pytest.fixture(scope="module")
