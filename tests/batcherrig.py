@@ -119,7 +119,7 @@ class Running:
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
         await eventually(
-            lambda: self.worker.idle, timeout_s, what=f"an idle batcher (it holds {self.worker.held})"
+            lambda: not self.worker.in_hand, timeout_s, what=f"an idle batcher (it holds {self.worker.held})"
         )
 
     async def computing(self, text: str) -> None:
