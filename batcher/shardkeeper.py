@@ -3,8 +3,9 @@
 What is to be done `inferq.shardplan` says, once a second. A shard that goes to a living batcher is handed over in this
 order: no more is taken from its queues; what waits for a batch is given back, what runs is finished; then the lease is
 given up. One that was lost, since others took over while we were frozen or could not be heard, goes the same way
-without the last step. While the engine has its rest, all shards go that way, and we are no member, so that others have
-all of them; alone, we leave them to nobody, and their jobs wait. Afterwards we come back as a newcomer.
+without the last step, unless it is ours still and to be another's. While the engine has its rest, all shards go that
+way, and we are no member, so that others have all of them; alone, we leave them to nobody, and their jobs wait.
+Afterwards we come back as a newcomer.
 
 A lease says who is to consume, for the sake of caches and order; nothing is lost or answered twice should two consume
 one shard for a moment, since a job's record decides.

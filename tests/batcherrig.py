@@ -297,7 +297,7 @@ class Rig:
 async def _cut_off(consumer: Any) -> None:
     """End a consumer without a word to Redis or the broker but the end of its connection."""
     if isinstance(consumer, StreamHolder):
-        await end(*consumer._tasks)  # type: ignore[attr-defined]
+        await end(*consumer._tasks)  # type: ignore[attr-defined]  # both kinds have them
     else:
         await end(consumer._looking)
         await consumer._link.close()
