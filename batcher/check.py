@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from batcher.drift import Drift, keep, kept, measure
-from batcher.model import Model, load, model_file
+from batcher.model import Model, load
 from batcher.rowdrift import RowDrift, row_drift
 from batcher.tensorcheck import tensor_lines, tensor_report
 from batcher.texttask import labelled
@@ -21,7 +21,7 @@ from batcher.tokenizer import InputRefused, TextTokenizer, open_tokenizer
 from batcher.wire import pack_run
 from inferq.errors import OperatorError
 from inferq.head import Kind
-from inferq.modelfolder import MODEL_FILES, digest, resolve
+from inferq.modelfolder import MODEL_FILES, digest, precision_file, resolve
 from inferq.modelspec import ModelSpec, parse
 from inferq.onnxfile import fused_attention
 from inferq.plurals import counted
@@ -95,7 +95,7 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
             )
             if arguments.keep_drift:
                 keep(folder, drift)
-    file = model_file(folder, arguments.precision)
+    file = precision_file(folder, arguments.precision)
     return found | {
         "folder": str(folder.path),
         "note": folder.note,

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, OutOfMemory, open_link
+from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, OutOfMemory, TooLong, open_link
 from batcher.layout import Layout, LayoutRefused
 from batcher.shapes import EXACT, Shapes
 from batcher.wire import (
@@ -34,7 +34,7 @@ from inferq.backoff import Backoff
 from inferq.errors import OperatorError
 from inferq.tensors.tensor import Tensor
 
-__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "OutOfMemory", "TensorAnswer"]
+__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "OutOfMemory", "TensorAnswer", "TooLong"]
 
 # A large model on a cold disk takes its time; past this the start has failed.
 LOAD_TIMEOUT_S: Final = 300.0
@@ -137,7 +137,8 @@ class Engine:
         counts as hung. The caller keeps to as many at a time as the layout has runs.
 
         Raises:
-            BatchRaised: the model raised; `OutOfMemory` when the device had no memory for the batch.
+            BatchRaised: the model raised; `OutOfMemory` when the device had no memory for the batch, `TooLong` when it
+                is more than can be sent.
             EngineLost: the process died or hung; a new one is on its way.
         """
         link = await self._living()

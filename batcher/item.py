@@ -16,7 +16,8 @@ class Item(Waiting):
     """A job with its messages and its input: the tokens of a text, or tensors.
 
     ``arrived_ms`` is on the wall's clock. ``deliveries`` are the messages to settle when the job has ended: more than
-    one when the broker delivered it again meanwhile. ``charges`` are the attempts that were charged to it.
+    one when the broker delivered it again meanwhile. ``charges`` are the attempts that were charged to it, ``begun``
+    says that we may have started it in the store.
 
     One that came past the queue has neither messages nor a record: ``tell`` is told what it comes to, or why it comes
     to nothing. ``abandoned`` says that nobody waits for that any more.
@@ -29,6 +30,7 @@ class Item(Waiting):
     arrived_ms: float
     tokenize_ms: float
     charges: int = 0
+    begun: bool = False
     inputs: tuple[Tensor, ...] = ()
     types: Sequence[int] = ()
     tell: Callable[[Outcome | HttpError], None] | None = None

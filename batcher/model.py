@@ -1,4 +1,4 @@
-"""A loaded model, inside the engine process: ONNX Runtime sessions in a layout, or a simulation of one.
+"""A loaded model, inside the engine process: ONNX Runtime sessions in a layout.
 
 Runs of one thread share a session, and with it the weights: nothing in such a session is held by a run. Threads of a
 session are shared by its runs, so runs of several threads each get a session of their own. A GPU has one session for
@@ -9,7 +9,6 @@ import ctypes
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
@@ -82,7 +81,7 @@ class SessionModel(Generic[SessionT]):
         threads: int = 1,
         share: GpuShare = WHOLE,
     ) -> None:
-        self._path = model_file(folder, precision)
+        self._path = precision_file(folder, precision)
         self.head = folder.head
         # Not counted as part of a session
         load_runtime()
@@ -208,11 +207,6 @@ def load(
         return SimulatedModel(spec)
     threads = threads or available_cpus()
     return OnnxModel(folder, device=device, precision=precision, threads=threads, share=share)
-
-
-def model_file(folder: ModelFolder, precision: str) -> Path:
-    """Return the file of a model folder for a precision; `OperatorError` when it has none."""
-    return precision_file(folder, precision)
 
 
 def _kinds(layout: Layout) -> Counter[_Kind]:

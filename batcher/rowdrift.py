@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from batcher.drift import encoded
 from batcher.model import load
-from batcher.tokenizer import InputRefused, TextTokenizer
+from batcher.tokenizer import TextTokenizer
 from batcher.wire import pack_run
 from inferq.head import Kind
 from inferq.modelfolder import ModelFolder, Progress, no_progress
@@ -55,12 +56,7 @@ def row_drift(
     Raises:
         OperatorError: one of the two does not load.
     """
-    rows = []
-    for text in snippets()[:SENTENCES] if texts is None else texts:
-        try:
-            rows.append(tokenizer.encode(text).ids)
-        except InputRefused:
-            continue
+    rows = encoded(tokenizer, snippets()[:SENTENCES] if texts is None else texts)
     found: list[Rows] = []
     for name in ("fp32", precision):
         model = load(spec, folder, device=device, precision=name, threads=0)

@@ -92,7 +92,7 @@ class Service:
         server = make_server(app, metrics=self._metrics, graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
         beside_work = [
-            asyncio.create_task(work, name=name)
+            spawn(work, name)
             for name, work in (
                 ("heartbeat", self._beat()),
                 ("vitals", self._vitals.watch()),

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from batcher.cuda import out_of_memory
+from batcher.cuda import CUDA, out_of_memory
 from batcher.pooling import normalized, pooled
-from batcher.providers import CUDA, WHOLE, Driver, GpuShare, open_session
+from batcher.providers import WHOLE, Driver, GpuShare, open_session
 from batcher.wire import Ids, Logits
 from inferq.errors import OperatorError
 from inferq.head import SINGLE_LABEL, Head, Kind

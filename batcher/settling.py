@@ -173,7 +173,7 @@ class Settler:
         direct, queued = apart(started)
         for item in direct:
             tell(item, Unavailable("this batcher is stopping"))
-        await self._ledger.store.apply([give_back(item.job_id) for item in self._ledger.held(queued)])
+        await self._ledger.store.apply(self._undone(queued))
         await self._ledger.consumer.give_back(
             [*(one for item in queued for one in item.deliveries), *waiting]
         )
@@ -186,9 +186,13 @@ class Settler:
         for item in queued:
             self._tally.gave_back(item.origin.queue, item.origin.job.created_ms)
         ledger = self._ledger
-        await ledger.apply([give_back(item.job_id) for item in ledger.held(queued)])
+        await ledger.apply(self._undone(queued))
         deliveries = [one for item in queued for one in item.deliveries if ledger.consumer.held(one)]
         await ledger.persist(lambda: ledger.consumer.give_back(deliveries))
+
+    def _undone(self, items: Sequence[Item]) -> list[Step]:
+        """Return the steps that undo starts of ours; what we have not started may run elsewhere by now."""
+        return [give_back(item.job_id) for item in self._ledger.held(items) if item.begun]
 
     def _told(self, said: Sequence[tuple[Item, Outcome]]) -> list[tuple[Item, Outcome]]:
         """Tell those that came past the queue; return the others."""
@@ -209,6 +213,9 @@ class Settler:
             expire(item.job_id, origin=item.origin) if item.job_id in late else start(item.origin)
             for item in items
         ]
+        for item in items:
+            # Whatever comes of it: the answer may be lost.
+            item.begun = True
         return steps, late
 
     async def _ack_ended(self, items: Sequence[Item], moves: Sequence[Moved]) -> None:

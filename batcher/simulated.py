@@ -65,7 +65,7 @@ class SimulatedModel:
 
 
 def ordered(spec: ModelSpec) -> set[str]:
-    """Return what the file of faults orders as long as it is there: raise, crash, hang, or load, which is refused."""
+    """Return what the file of faults orders while it is there: what a text may, or ``load``, which is refused."""
     if spec.faults_file is None:
         return set()
     try:

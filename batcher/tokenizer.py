@@ -16,7 +16,7 @@ from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelSpec
 
 SIMULATED_MAX_LENGTH: Final = 512
-# Token ids that order a fault from the engine, see `batcher.model`; ordinary words come after them
+# Token ids that order a fault from the engine, see `batcher.simulated`; ordinary words come after them
 FAULT_IDS: Final[dict[str, int]] = {"raise": 1, "crash": 2, "hang": 3, "memory": 5}
 _FIRST_WORD_ID: Final = 100
 _WORD_IDS: Final = 30_000

@@ -88,16 +88,16 @@ class Worker:
 
     @property
     def held(self) -> list[str]:
-        """Ids of the jobs in our hands."""
+        """Ids of the jobs in our hands that have a record."""
         refused = [one.origin.job.job_id for one in self._refused if one.origin is not None]
-        # Of those past the queue there is no record that somebody could look after.
+        # Nobody could look after those that came past the queue.
         _, ours = apart([*self._planner.window.jobs, *self._out.values()])
         return [*(item.job_id for item in ours), *refused, *self._failing.refused]
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is in our hands."""
-        return not (self._out or self._planner.window.jobs or self._refused or self._failing.refused)
+    def in_hand(self) -> int:
+        """How many jobs are in our hands, wherever they came from."""
+        return sum(map(len, (self._out, self._planner.window.jobs, self._refused, self._failing.refused)))
 
     def attach(self, consumer: Consumer) -> None:
         """Name the consumer whose deliveries are settled; comes before `run`."""

@@ -119,7 +119,7 @@ class Running:
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
         await eventually(
-            lambda: self.worker.idle, timeout_s, what=f"an idle batcher (it holds {self.worker.held})"
+            lambda: not self.worker.in_hand, timeout_s, what=f"an idle batcher (it holds {self.worker.held})"
         )
 
     async def computing(self, text: str) -> None:
@@ -297,7 +297,7 @@ class Rig:
 async def _cut_off(consumer: Any) -> None:
     """End a consumer without a word to Redis or the broker but the end of its connection."""
     if isinstance(consumer, StreamHolder):
-        await end(*consumer._tasks)  # type: ignore[attr-defined]
+        await end(*consumer._tasks)  # type: ignore[attr-defined]  # both kinds have them
     else:
         await end(consumer._looking)
         await consumer._link.close()

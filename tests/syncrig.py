@@ -9,11 +9,8 @@ from typing import Any, Final, TypeVar
 import httpx
 from tritonclient.http import InferenceServerClient
 
-from batcher.service import Service
-from inferq.ports import LOOPBACK
-from inferq.server import listen
-from inferq.settings import load
 from tests.deployment import Deployment
+from tests.serving import batching as running
 from tests.serving import serving
 from tests.support import eventually
 
@@ -27,28 +24,11 @@ async def batching(
     deployment: Deployment, model: str = "", root: Path | None = None, **options: str
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run a batcher that serves a model, the builtin one where none is named; yields a client of it."""
-    environ = {
-        "INFERQ_REDIS_URL": deployment.redis_url,
-        "INFERQ_BROKER_URL": deployment.broker_url,
-        "INFERQ_NAMESPACE": deployment.names.namespace,
-        "INFERQ_MODELS": str(root or ""),
-        "INFERQ_SERVES": model,
-        "INFERQ_THREADS": "1",
-        **options,
-    }
-    settings, _ = load(environ)
-    stopping = asyncio.Event()
-    listener = listen(LOOPBACK, 0, setting="INFERQ_BATCHER_PORT")
-    port = listener.getsockname()[1]
-    running = asyncio.create_task(Service(settings, f"b-{model or 'default'}", stopping).run(listener))
-    try:
-        async with httpx.AsyncClient(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
-            yield client
-    finally:
-        stopping.set()
-        async with asyncio.timeout(15.0):
-            await running
-        listener.close()
+    async with (
+        running(deployment, model, root, **options) as url,
+        httpx.AsyncClient(base_url=url, timeout=30.0) as client,
+    ):
+        yield client
 
 
 async def ready(client: httpx.AsyncClient, *models: str) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from batcher.cuda import CUDA
 from batcher.engine import Engine, OutOfMemory
 from batcher.fitting import Fitting
 from batcher.grid import Shape
 from batcher.model import OnnxModel
-from batcher.providers import CUDA, Driver, GpuShare
+from batcher.providers import Driver, GpuShare
 from batcher.session import OnnxSession
 from batcher.shapes import EXACT, few
 from batcher.tokenizer import FAULT_IDS

@@ -11,9 +11,9 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.encodermodels import MAX_LENGTH, WIDTH, Array, direct, ids_of, make_encoder
-from tests.serving import ready, serving
+from tests.serving import batching, ready, serving
 from tests.support import eventually
-from tests.tensorserving import batching, ended
+from tests.tensorserving import ended
 
 LABELS = ("joy", "anger", "fear")
 SHORT, LONG = "a b", "c d e f g h i j k l m n o p q r"
