@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from batcher.tokenizer import FAULT_IDS, FolderTokenizer, InputRefused, Simulate
 from batcher.wire import pack_run
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError
-from inferq.head import Head
 from inferq.modelfolder import check, digest, resolve
 from inferq.modelspec import parse
 from inferq.onnxfile import external_files
@@ -107,6 +107,17 @@ def test_weights_outside_the_folder_are_refused(tmp_path: Path, location: str) -
         check(folder, name="tiny")
 
 
+@pytest.mark.parametrize("location", ["a\0b", "", "x" * 5000, "loop"])
+def test_weights_at_no_place_are_told_in_one_line(tmp_path: Path, location: str) -> None:
+    """What a graph names may be no path at all, or one that leads nowhere."""
+    folder = make_tiny_model(tmp_path / "tiny", external=location)
+    (folder / "loop").symlink_to("loop")
+    with pytest.raises(OperatorError, match="needs its weights file") as caught:
+        check(folder, name="tiny")
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+
+
 def test_weights_behind_a_link_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     """A link does not make a file elsewhere part of the folder."""
     folder = make_tiny_model(tmp_path / "tiny", external="model.onnx_data")
@@ -177,12 +188,10 @@ def test_a_layout_that_does_not_open_is_taken_back(tiny: Path, monkeypatch: pyte
     """When a session fails to open, those that were closed for it come back."""
     model = OnnxModel(check(tiny, name="tiny"), device="cpu")
 
-    def no_threads(
-        path: Path, *, device: str, threads: int, spin: bool = False, head: Head
-    ) -> session_module.OnnxSession:
+    def no_threads(path: Path, *, threads: int, **options: Any) -> session_module.OnnxSession:
         if threads > 1:
             raise OperatorError("no threads to be had")
-        return session_module.OnnxSession(path, device=device, threads=threads, spin=spin, head=head)
+        return session_module.OnnxSession(path, threads=threads, **options)
 
     monkeypatch.setattr(model_module, "OnnxSession", no_threads)
     with pytest.raises(LayoutRefused, match="layout 1 x 2: no threads to be had"):
