@@ -181,7 +181,7 @@ def _pooling(config: Mapping[str, Any]) -> Pooling:
             for name, on in config.items()
             if name.startswith("pooling_mode_") and on
         ]
-    found = [modes] if isinstance(modes, str) else list(modes)
+    found = modes if isinstance(modes, list) else [modes]
     if len(found) == 1 and found[0] in tuple(Pooling):
         return Pooling(found[0])
     said = " and ".join(map(str, found)) or "nothing"

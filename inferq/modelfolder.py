@@ -35,6 +35,8 @@ TOKENIZER_SETS: Final = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "me
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
 # What the graph of a text model takes.
 TEXT_INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+# Of a name in a file from elsewhere, in one line for an operator.
+_SHOWN: Final = 100
 _LFS_POINTER: Final = b"version https://git-lfs"
 _EXPORT: Final = "make one with: inferq model export <Hugging Face id or folder> <target>"
 
@@ -184,11 +186,17 @@ def _check_file(path: Path, model: Path) -> None:
         # Judged before it is opened: a refused path must not even be looked at.
         if location.startswith("/") or ".." in Path(location).parts:
             raise OperatorError(f"{model} keeps weights outside its folder: keep all its files in {path}")
-        target = (path / location).resolve()
-        if not target.is_relative_to(home):
-            raise OperatorError(f"{model} keeps weights behind a link out of its folder: copy the files")
-        if not target.is_file():
-            raise OperatorError(f"{model} needs its weights file {location!r}: copy it beside the model")
+        try:
+            target = (path / location).resolve()
+            if not target.is_relative_to(home):
+                raise OperatorError(f"{model} keeps weights behind a link out of its folder: copy the files")
+            there = target.is_file()
+        except (OSError, ValueError, RuntimeError):
+            # Too long, or no path at all.
+            there = False
+        if not there:
+            shown = location[:_SHOWN]
+            raise OperatorError(f"{model} needs its weights file {shown!r}: copy it beside the model")
 
 
 def _labels(config: dict[str, Any], path: Path) -> tuple[str, ...]:
@@ -209,13 +217,14 @@ def _max_length(config: dict[str, Any], path: Path) -> int:
     limits = [DEFAULT_MAX_LENGTH]
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     if isinstance(positions, int):
-        offset = config.get("model_type") in _OFFSET_POSITIONS
-        limits = [positions - int(config.get("pad_token_id") or 0) - 1 if offset else positions]
+        offset = str(config.get("model_type")) in _OFFSET_POSITIONS
+        padding = config.get("pad_token_id")
+        limits = [positions - (padding if isinstance(padding, int) else 0) - 1 if offset else positions]
     tokenizer_config = path / "tokenizer_config.json"
     if tokenizer_config.is_file():
         limit = read_json(tokenizer_config).get("model_max_length")
         # "no limit" is written there as a huge number, at times as a float
-        if isinstance(limit, int | float) and limit < 1e9:
+        if isinstance(limit, int | float) and abs(limit) < 1e9:
             limits.append(int(limit))
     sentence = read_reading(path).length
     if sentence is not None:

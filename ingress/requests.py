@@ -144,6 +144,11 @@ def decode(body: bytes | msgspec.Raw) -> InferRequest:
         raise invalid(str(error), ALLOWED) from None
     except _UNREADABLE as error:
         raise refused("", "the body", f"is not JSON in UTF-8: {error}") from None
+    return checked(request)
+
+
+def checked(request: InferRequest) -> InferRequest:
+    """Return a request in which nothing is wrong beyond what its types say; raises `InvalidRequest`."""
     if (fault := _fault(request)) is not None:
         raise fault
     return request

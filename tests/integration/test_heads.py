@@ -219,3 +219,43 @@ def test_check_says_what_a_model_answers(tmp_path: Path) -> None:
     stars = checked("stars")
     assert "pairs       not taken" in stars
     assert "answers     a value for each label\nlabels      stars\n" in stars
+
+
+ODD: list[Any] = [None, True, -1, 10**30, 1.5, float("nan"), float("-inf"), "x", [], [{}], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("file", "names"),
+    [
+        (
+            "config.json",
+            (
+                "problem_type", "id2label", "model_type", "pad_token_id", "max_position_embeddings", "n_positions",
+                "sentence_transformers", "sbert_ce_default_activation_function",
+            ),
+        ),
+        ("1_Pooling/config.json", ("pooling_mode", "pooling_mode_mean_tokens", "pooling_mode_cls_token")),
+        ("sentence_bert_config.json", ("max_seq_length", "do_lower_case")),
+        ("tokenizer_config.json", ("model_max_length",)),
+        ("inferq.json", ("task", "pooling", "normalize", "threshold")),
+        ("modules.json", ()),
+        ("tokenizer.json", ("post_processor",)),
+    ],
+)  # fmt: skip  # a table
+def test_whatever_a_file_holds_is_read_or_refused(tmp_path: Path, file: str, names: tuple[str, ...]) -> None:
+    """A value that nobody would expect, in a file from elsewhere, is taken or told in one line."""
+    folder = make_encoder(tmp_path / "m", modules=MODULES, model_type="roberta")
+    place = folder / file
+    fields: Any = json.loads(place.read_text()) if place.is_file() else {"task": "classification"}
+    shapes: list[Any] = [{**fields, name: odd} for name in names for odd in ODD] + ODD
+    if file == "modules.json":
+        shapes += [[{**fields[0], key: odd}] for key in ("type", "path") for odd in ODD]
+    told = []
+    for shape in shapes:
+        place.write_text(json.dumps(shape))
+        try:
+            check(folder, name="m")
+        except OperatorError as error:
+            told.append(str(error))
+    assert told
+    assert not [line for line in told if "\n" in line]
