@@ -117,7 +117,11 @@ class SubmitEndpoint:
                 await self._send_waited(done, headers, caller, within_s, receive, send)
             return
         self._refused.labels(refusal.code).inc()
-        await send_problem(send, refusal, document)
+        try:
+            await send_problem(send, refusal, document)
+        finally:
+            # Its traceback knows this frame: named here, it would keep the body until the collector comes.
+            del refusal
 
     async def _send_waited(
         self, done: Done, headers: list[Header], caller: Caller, within_s: int, receive: Receive, send: Send

@@ -7,8 +7,8 @@ Rules:
 2. JSON has no NaN and no infinity, and a number too large for its type is refused, not made infinite.
 3. As many values as the shape says. Nested lists must be nested as the shape is; depth is bounded by its axes.
 4. Each value is looked at a fixed number of times, in C where there are many, so 10 MB take a fraction of a second.
-5. Nothing is made of more values, or lists, than the shape has: they are counted, by what stands between them, before
-   any is read. Whoever sends eight megabytes of empty lists would hold up everybody else for seconds.
+5. A long list is made only where the shape has room for it: a value takes two bytes of JSON and thirty of memory, an
+   empty list in its place many more, and whoever sends millions of them would keep everybody else waiting.
 """
 
 import math
@@ -33,6 +33,8 @@ _WORDS: Final = dict.fromkeys(Datatype, "whole numbers") | {
     **dict.fromkeys(FLOATS, "numbers"),
 }
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError, ValueError)
+# What is shorter is read whatever it holds, so that the answer says what exactly is wrong with it.
+_SHORT_BYTES: Final = 256 * 1024
 _encode = msgspec.json.Encoder().encode
 
 
@@ -43,9 +45,8 @@ def read_values(raw: bytes | msgspec.Raw, datatype: Datatype, shape: Sequence[in
         TensorError: they do not fit the datatype or the shape.
     """
     count = count_of(shape)
-    # Nested or not, a comma stands between each two; numbers hold none.
-    if bytes(raw).count(b",") >= max(1, count):
-        raise TensorError(f"must be {count} values for shape {list(shape)}, and there are more", field="data")
+    if len(memoryview(raw)) > _SHORT_BYTES:
+        _check_room(bytes(raw), shape, count)
     try:
         values = _DECODERS[datatype].decode(raw)
     except _UNREADABLE:
@@ -77,11 +78,23 @@ def write_values(tensor: Tensor) -> bytes:
     return _encode(values)
 
 
+def _check_room(raw: bytes, shape: Sequence[int], count: int) -> None:
+    """Refuse a list with more commas or brackets than one of this shape has, flat or nested, before it is decoded."""
+    commas = max(count - 1, 0)
+    # Lists without values are counted as none: there may be as many as a shape likes, and they hold nothing.
+    lists = brackets = 1
+    for length in shape[:-1] if count else ():
+        lists *= length
+        brackets += lists
+    if (found := raw.count(b",")) > commas:
+        raise _not_so_many(shape, count, found + 1)
+    if raw.count(b"[") > brackets:
+        raise _not_nested(shape)
+
+
 def _packed(values: Sequence[Any], datatype: Datatype, shape: Sequence[int], count: int) -> bytes:
     if len(values) != count:
-        raise TensorError(
-            f"must be {count} values for shape {list(shape)}, and there are {len(values)}", field="data"
-        )
+        raise _not_so_many(shape, count, len(values))
     if datatype in FLOATS and not all(map(math.isfinite, values)):
         raise _wrong(datatype)
     try:
@@ -118,6 +131,10 @@ def _flat(level: list[Any], shape: Sequence[int]) -> list[Any]:
             inner += one
         level = inner
     return level
+
+
+def _not_so_many(shape: Sequence[int], count: int, found: int) -> TensorError:
+    return TensorError(f"must be {count} values for shape {list(shape)}, and there are {found}", field="data")
 
 
 def _wrong(datatype: Datatype) -> TensorError:

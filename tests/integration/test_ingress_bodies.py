@@ -1,11 +1,13 @@
 """Request bodies over real HTTP: what is taken, what is refused, and how little it costs."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
+from inferq.errors import HttpError
 from inferq.ports import LOOPBACK
 from tests.answers import JSON, accepted, problem
 
@@ -33,6 +35,25 @@ async def test_only_plain_json_is_taken(
     else:
         problem(response, 415, "unsupported_media_type")
     await accepted(client)
+
+
+@pytest.mark.parametrize("body", [b'{"text": 7}', b'{"text": "a", "model": "nowhere"}', b'{"inputs": []}'])
+@pytest.mark.parametrize("path", ["/v1/infer", "/v1/infer/batch"])
+async def test_a_refused_body_is_let_go(client: httpx.AsyncClient, path: str, body: bytes) -> None:
+    """What is refused is free at once, and does not lie about with all that was read until the collector comes."""
+
+    def held() -> int:
+        return sum(isinstance(one, HttpError) for one in gc.get_objects())
+
+    gc.collect()
+    before = held()
+    gc.disable()
+    try:
+        for _ in range(3):
+            assert (await client.post(path, content=body, headers=JSON)).status_code in (400, 404)
+        assert held() == before
+    finally:
+        gc.enable()
 
 
 async def raw_answer(client: httpx.AsyncClient, request: bytes) -> bytes:

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +99,39 @@ def test_values_that_are_refused(datatype: Datatype, raw: bytes, shape: list[int
     """Each says what is allowed, and none makes anything of the size that a shape only claims."""
     with pytest.raises(TensorError, match=said):
         read_values(raw, datatype, shape)
+
+
+@pytest.mark.parametrize(
+    ("item", "shape", "said"),
+    [
+        (b"1,", [1, 4], "must be 4 values for shape .1, 4., and there are 2097153"),
+        (b"[],", [1, 4], "must be 4 values"),
+        (b"[[[]]],", [2, 3_000_000], "nested as shape"),
+        (b"[[[]]],", [3_000_000, 0], "must be 0 values"),
+        (b"1,", [0, 2**40], "must be 0 values"),
+        (b"1,", [], "must be 1 values"),
+        (b'"a",', [1], "must be 1 values"),
+    ],
+)
+def test_a_long_list_is_not_made_where_it_cannot_fit(item: bytes, shape: list[int], said: str) -> None:
+    """Of millions of values that the shape has no room for no list is made: they are refused unread."""
+    raw = b"[" + item * (4 * 1024 * 1024 // len(item)) + b"0]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(TensorError, match=said):
+            read_values(msgspec.Raw(raw), Datatype.FP32, shape)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(raw)
+    finally:
+        tracemalloc.stop()
+
+
+@given(tensors(), st.integers(0, 2))
+def test_a_long_list_that_fits_is_read(tensor: Tensor, blanks: int) -> None:
+    """White space makes a list long, and costs it nothing."""
+    flat = write_values(tensor)
+    deep = json.dumps(nested(json.loads(flat), tensor.shape)).encode()
+    for raw in (flat, deep) if tensor.shape and all(tensor.shape) else (flat,):
+        assert read_values(raw + b" " * (blanks * 256 * 1024), tensor.datatype, tensor.shape) == tensor.data
 
 
 def test_a_scalar_is_a_list_of_one() -> None:
