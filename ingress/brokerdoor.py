@@ -51,10 +51,16 @@ class BrokerDoor:
         self._circuit.succeeded(ticket)
 
     async def accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
-        """Record and enqueue new jobs, as `Broker.accept_many` does; raises `CircuitOpen`."""
+        """Record and enqueue new jobs, as `Broker.accept_many` does; for each `CircuitOpen` while nobody is let in.
+
+        Not raised: others of the same submit may have been answered already, which is not to be lost.
+        """
         if self._circuit is None:
             return await self._broker.accept_many(origins, resumed=resumed)
-        ticket = self._circuit.enter()
+        try:
+            ticket = self._circuit.enter()
+        except CircuitOpen as error:
+            return [error] * len(origins)
         try:
             answers = await self._broker.accept_many(origins, resumed=resumed)
         except BaseException:

@@ -16,13 +16,14 @@ from starlette.types import Message
 
 from inferq.apikeys import Caller
 from inferq.catalog import Catalog
-from inferq.errors import InferenceFailed, InvalidRequest, TimedOut, Unavailable, first_of
+from inferq.errors import HttpError, InferenceFailed, InvalidRequest, TimedOut, Unavailable, first_of
 from inferq.jobs import BatchInfo, Birth, ErrorCode, JobError, Status, Timings
 from inferq.results import decode_result
 from inferq.steps import cancel
 from inferq.store import Store
 from inferq.telemetry import Metrics
 from inferq.v2.calls import Answer, Call
+from ingress.claims import is_forgotten
 from ingress.requests import BinaryTensor, InferRequest
 from ingress.submits import Seed, Submits, new_seed
 from ingress.waits import Waits
@@ -86,7 +87,7 @@ class PipelineCalls:
         ids = [seed.text] if len(requests) == 1 else [seed.job_id(i) for i in range(len(requests))]
         left = set(ids)
         try:
-            await self._submit(requests, caller, seed, cached=call.cached)
+            await self._submit(requests, caller, seed, left, cached=call.cached)
             async with asyncio.TaskGroup() as tasks:
                 waits = [tasks.create_task(self._answer(one, call, caller, left)) for one in ids]
         except ExceptionGroup as group:
@@ -97,15 +98,23 @@ class PipelineCalls:
         return [wait.result() for wait in waits]
 
     async def _submit(
-        self, requests: Sequence[InferRequest], caller: Caller, seed: Seed, *, cached: bool
+        self, requests: Sequence[InferRequest], caller: Caller, seed: Seed, left: set[str], *, cached: bool
     ) -> None:
-        if len(requests) == 1:
-            await self._submits.one(requests[0], caller, seed, cached=cached)
-            return
-        outcomes, _ = await self._submits.many(requests, caller, seed, cached=cached)
-        for outcome in outcomes:
-            if not isinstance(outcome, Birth):
-                raise outcome
+        """Submit, and leave those in ``left`` that may have become jobs; raises `HttpError`."""
+        try:
+            if len(requests) == 1:
+                await self._submits.one(requests[0], caller, seed, cached=cached)
+                return
+            outcomes, _ = await self._submits.many(requests, caller, seed, cached=cached)
+        except HttpError as error:
+            # A flood of refusals must not cost Redis a command each.
+            if is_forgotten(error, resumed=False):
+                left.clear()
+            raise
+        refused = {i: one for i, one in enumerate(outcomes) if not isinstance(one, Birth)}
+        left -= {seed.job_id(i) for i, one in refused.items() if is_forgotten(one, resumed=False)}
+        if refused:
+            raise next(iter(refused.values()))
 
     async def _answer(self, job_id: str, call: Call, caller: Caller, left: set[str]) -> Answer:
         within_s = call.timeout_s + LONGER_S

@@ -1,7 +1,7 @@
 """Synchronous calls over HTTP: through the pipeline, and on a batcher past the queue."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import httpx
@@ -13,6 +13,8 @@ from inferq.errors import HttpError, Unauthorized
 from inferq.jobs import Status, decode_record
 from inferq.keyring import KeyRing
 from inferq.messages import decode_job
+from inferq.steps import Step
+from inferq.store import Store
 from inferq.telemetry import Metrics
 from inferq.v2.calls import Answer, Call
 from inferq.v2.routes import SyncRoutes
@@ -141,6 +143,28 @@ async def test_a_call_that_is_not_answered_in_time_is_cancelled(streams: Deploym
         assert await open_jobs(streams) == []
         assert await sample(client, 'inferq_jobs_total{status="cancelled"}') == 4
         assert (await client.get(f"/v2/models/{MODEL}/ready")).status_code == 503
+
+
+async def test_a_call_that_begins_nothing_cancels_nothing(
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused by a full queue it costs Redis no more; of a call that has begun in part, that part is ended."""
+    asked: list[int] = []
+    apply = Store.apply
+
+    async def counted(self: Store, steps: Sequence[Step]) -> Any:
+        asked.append(len(steps))
+        return await apply(self, steps)
+
+    monkeypatch.setattr(Store, "apply", counted)
+    async with serving(streams, INFERQ_QUEUE_LIMIT="2", **SIMULATED) as client:
+        await eventually(lambda: ingress_ready(client), what="readiness")
+        assert (await client.post(V2_CALL, json=text_call(["a", "b", "c"]))).status_code == 503
+        assert asked == [2]
+        # What was cancelled lies in its queue until a batcher sees it.
+        problem(await client.post("/infer", json={"input_data": "c"}), 503, "queue_full")
+        assert (await client.post(V2_CALL, json=text_call(["a", "b"]))).status_code == 503
+        assert asked == [2]
 
 
 async def test_a_client_that_leaves_has_its_jobs_cancelled(streams: Deployment) -> None:
