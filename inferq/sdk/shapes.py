@@ -97,10 +97,10 @@ def result_of(record: Record) -> Result:
     """Return what a final record holds; raises `JobError` when the job ended without a result."""
     if record.status is not Status.DONE:
         raise of_record(record)
-    label, labels, scores, truncated = _labelled(record)
+    label, score, labels, scores, truncated = _labelled(record)
     return Result(
         label=label,
-        score=scores.get(label, 0.0),
+        score=score,
         scores=scores,
         labels=labels,
         truncated=truncated,
@@ -129,24 +129,25 @@ def embedding_of(record: Record) -> Embedding:
     )
 
 
-def _labelled(record: Record) -> tuple[str, tuple[str, ...], dict[str, float], bool]:
-    """Return the best label, those that hold, each one's score, and whether the text was cut."""
+def _labelled(record: Record) -> tuple[str, float, tuple[str, ...], dict[str, float], bool]:
+    """Return the best label, its score, those that hold, each one's score, and whether the text was cut."""
     try:
         found: results.AnyResult | None = results.decode_result(_encode(record.result))
     except ValueError:
         found = None
     match found:
         case jobs.Result():
-            return found.label, (found.label,), found.scores, found.truncated
+            return found.label, found.score, (found.label,), found.scores, found.truncated
         case results.LabelsResult():
-            return _best(found.scores), found.labels, found.scores, found.truncated
+            return *_best(found.scores), found.labels, found.scores, found.truncated
         case results.ValuesResult():
-            return _best(found.values), (), found.values, found.truncated
+            return *_best(found.values), (), found.values, found.truncated
     raise JobFailed("no_result", "the record holds no classification", record=record)
 
 
-def _best(scores: dict[str, float]) -> str:
-    return max(scores, key=scores.__getitem__, default="")
+def _best(scores: dict[str, float]) -> tuple[str, float]:
+    label = max(scores, key=scores.__getitem__, default="")
+    return label, scores.get(label, 0.0)
 
 
 def several(items: _Items, what: str) -> _Items:
