@@ -107,7 +107,12 @@ class Report:
         """Answer `GET /health`: 503 unless all is well."""
         checks, stuck, depth = await self.checks(), self._vitals.stuck(), await self._vitals.depth()
         said = health(
-            self.beat(), self._tally, engine=self._parts.engine, reason=reason_of(checks, stuck), depth=depth
+            self.beat(),
+            self._tally,
+            engine=self._parts.engine,
+            reason=reason_of(checks, stuck),
+            in_hand=self._vitals.in_hand,
+            depth=depth,
         )
         status = 200 if said.healthy else 503
         return Response(msgspec.json.encode(said), status_code=status, media_type="application/json")

@@ -23,7 +23,10 @@ COUNTED_ANEW_S: Final = 1.0
 
 
 class Vitals:
-    """One batcher's; ``queues`` names those that it consumes, ``clock`` gives seconds that never go back."""
+    """One batcher's; ``queues`` names those that it consumes, ``clock`` gives seconds that never go back.
+
+    ``direct_jobs`` says how many jobs are in hand that came past them.
+    """
 
     def __init__(
         self,
@@ -33,10 +36,11 @@ class Vitals:
         broker: Broker,
         queues: Callable[[], Sequence[str]],
         *,
+        direct_jobs: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pulse, self._tally, self._store, self._clock = pulse, tally, store, clock
-        self._broker, self._queues = broker, queues
+        self._broker, self._queues, self._direct_jobs = broker, queues, direct_jobs
         self._parts: tuple[Assembly, Consumer] | None = None
         self._away = ""
         self._depth: int | None = None
@@ -45,6 +49,11 @@ class Vitals:
     def attach(self, assembly: Assembly, consumer: Consumer) -> None:
         """Name what is watched, once there is something to watch; till then the batcher is loading."""
         self._parts = (assembly, consumer)
+
+    @property
+    def in_hand(self) -> int:
+        """How many jobs are in the batcher's hands, from the queues or past them."""
+        return 0 if self._parts is None else len(self._parts[0].worker.held) + self._direct_jobs()
 
     async def watch(self) -> None:
         """Look once a second until cancelled."""
@@ -61,7 +70,7 @@ class Vitals:
 
     def stuck(self) -> str:
         """Return why the batcher is stuck, or nothing while it is not."""
-        in_hand = len(self._parts[0].worker.held) if self._parts is not None else 0
+        in_hand = self.in_hand
         queued = 0 if in_hand else self._depth or 0
         sight = Sight(in_hand=in_hand, queued=queued, progress=self._tally.progress, excuse=self._excuse())
         return self._pulse.look(sight, self._clock())
