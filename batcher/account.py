@@ -67,15 +67,9 @@ def account(
 
 
 def health(
-    entry: BatcherBeat,
-    tally: Tally,
-    *,
-    engine: Engine | None,
-    assembly: Assembly | None,
-    reason: str,
-    depth: int | None,
+    entry: BatcherBeat, tally: Tally, *, engine: Engine | None, reason: str, in_hand: int, depth: int | None
 ) -> Health:
-    """Return how the batcher of this heartbeat is; ``reason`` says what is not well, ``depth`` how many jobs wait."""
+    """Return how the batcher of this heartbeat is; ``reason`` says what is not well, ``depth`` how many wait."""
     return Health(
         healthy=not reason,
         node_id=entry.id,
@@ -89,7 +83,7 @@ def health(
         model=entry.model,
         device=entry.device,
         digest=entry.digest,
-        jobs_in_hand=assembly.worker.in_hand if assembly is not None else 0,
+        jobs_in_hand=in_hand,
         queue_depth=depth,
         queue_lag_ms=tally.lag_ms,
         last_progress_s=entry.last_progress_s,

@@ -97,7 +97,7 @@ class DirectCalls:
             raise CircuitOpen(complaint) if complaint == RESTS else Unavailable(complaint)
         assert self._assembly is not None
         worker, most = self._assembly.worker, BATCHES * self._assembly.planner.max_batch_size
-        jobs = [self._job(call, caller, text) for text in call.texts or ("",)]
+        jobs = [self._job(call, caller, *texts) for texts in call.paired or [("", "")]]
         if self._waiting and len(self._waiting) + len(jobs) > most:
             raise Unavailable(f"{len(self._waiting)} jobs are in hand past the queue, and no more may be")
         # All of them before any is begun: of a call that is refused nothing is left.
@@ -143,12 +143,13 @@ class DirectCalls:
         cached = said.batch is None
         return Answer(result=said.result, node_id=self._id, cached=cached, inference_us=inference_us)
 
-    def _job(self, call: Call, caller: Caller, text: str) -> Job:
+    def _job(self, call: Call, caller: Caller, text: str, pair: str) -> Job:
         now_ms = int(wall_ms())
         return Job(
             job_id=os.urandom(16).hex(),
             model=call.card.name,
             text=text,
+            text_pair=pair,
             inputs=call.inputs,
             created_ms=now_ms,
             priority=call.priority,

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Sequence
 
-from batcher.item import Item, apart
+from batcher.item import Item, apart, tell
 from batcher.ledger import Ledger
 from batcher.planner import Planner
-from batcher.settling import Settler
+from batcher.settling import RESTS, Settler
+from inferq.errors import CircuitOpen
 from inferq.messages import Delivery
 
 
@@ -23,6 +24,13 @@ class HandOver:
         for item in items:
             self._take(item)
         return items
+
+    def turn_away(self) -> None:
+        """Tell those that came past the queues that the engine rests; for that neither Redis nor broker need answer."""
+        direct, _ = apart(self._planner.window.jobs)
+        for item in direct:
+            self._planner.window.remove(item)
+            tell(item, CircuitOpen(RESTS))
 
     async def everything(self, refused: Sequence[Delivery]) -> None:
         """Let others have everything that was not run, once; raises `Unavailable`."""

@@ -96,7 +96,7 @@ class Intake:
     ) -> Item | Found:
         job, arrived_s, arrived_ms, begun_s = origin.job, self._clock(), wall_ms(), self._clock()
         self._wall.see(arrived_s, arrived_ms, begun_s)
-        self._tally.admitted(arrived_ms - job.created_ms)
+        self._tally.admitted(arrived_ms - job.created_ms if tell is None else None)
         key, read, known, tokenize_ms, lookup_s = None, NOT_READ, None, 0.0, 0.0
         if self._cache is not None and job.cache:
             sought_s = self._clock()

@@ -110,8 +110,8 @@ class Report:
             self.beat(),
             self._tally,
             engine=self._parts.engine,
-            assembly=self._parts.assembly,
             reason=reason_of(checks, stuck),
+            in_hand=self._vitals.in_hand,
             depth=depth,
         )
         status = 200 if said.healthy else 503

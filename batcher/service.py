@@ -72,11 +72,11 @@ class Service:
         pulse = Pulse(stall_s=stall_limit_s(settings.stall_s, settings.engine_timeout_ms))
         self._parts = Parts()
         queues = partial(own_queues, settings, self._parts)
+        self._direct = DirectCalls(process_id)
         self._vitals = Vitals(pulse, self._tally, self._store, self._broker, queues)
         self._report = Report(settings, process_id, self._parts, self._tally, self._store, self._vitals)
         # Nobody is told of a job here, and a batcher need not know how that would be signed.
         self._keys = KeyRing(settings.api_keys)
-        self._direct = DirectCalls(process_id)
         self._keeping: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> None:
@@ -87,7 +87,7 @@ class Service:
         """
         server_stop = asyncio.Event()
         report = self._report
-        beside_probes = [Route("/health", report.health), *self._calls().routes(with_embeddings=False)]
+        beside_probes = [Route("/health", report.health), *self._calls().routes()]
         app = probe_app(self._metrics, report.checks, report.facts, self._vitals.stuck, beside=beside_probes)
         server = make_server(app, metrics=self._metrics, graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")

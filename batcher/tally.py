@@ -61,10 +61,11 @@ class Tally:
         """A job went back into its queue, which is seen no further than to there."""
         self.seen_ms[queue] = min(created_ms, self.seen_ms.get(queue, created_ms))
 
-    def admitted(self, lag_ms: float) -> None:
-        """A job was taken in that is so old."""
+    def admitted(self, lag_ms: float | None) -> None:
+        """A job was taken in that is so old; None: it came past the queue, of whose lag it says nothing."""
         self.requests += 1
-        self.lag_ms = max(0.0, lag_ms)
+        if lag_ms is not None:
+            self.lag_ms = max(0.0, lag_ms)
 
     def closed(self, age_s: float) -> None:
         """A batch closed; its oldest job had waited so long in the window."""

@@ -46,6 +46,11 @@ class Vitals:
         """Name what is watched, once there is something to watch; till then the batcher is loading."""
         self._parts = (assembly, consumer)
 
+    @property
+    def in_hand(self) -> int:
+        """How many jobs are in the batcher's hands, from the queues or past them."""
+        return 0 if self._parts is None else self._parts[0].worker.in_hand
+
     async def watch(self) -> None:
         """Look once a second until cancelled."""
         while True:
@@ -54,14 +59,14 @@ class Vitals:
                 self._away = ""
             except Unavailable as error:
                 self._away = error.detail
-            if self._parts is not None and not self._in_hand and not self._excuse():
+            if self._parts is not None and not self.in_hand and not self._excuse():
                 await self.depth(COUNT_EVERY_S)
             self.stuck()
             await asyncio.sleep(LOOK_S)
 
     def stuck(self) -> str:
         """Return why the batcher is stuck, or nothing while it is not."""
-        in_hand = self._in_hand
+        in_hand = self.in_hand
         queued = 0 if in_hand else self._depth or 0
         sight = Sight(in_hand=in_hand, queued=queued, progress=self._tally.progress, excuse=self._excuse())
         return self._pulse.look(sight, self._clock())
@@ -75,10 +80,6 @@ class Vitals:
             except InferqError:
                 self._depth = None
         return self._depth
-
-    @property
-    def _in_hand(self) -> int:
-        return self._parts[0].worker.in_hand if self._parts is not None else 0
 
     def _excuse(self) -> str:
         if self._parts is None:

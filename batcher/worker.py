@@ -81,7 +81,7 @@ class Worker:
         # Everything that is in our hands and not in the window.
         self._out: dict[str, Item] = {}
         self._hand_over = HandOver(planner, ledger, settler, self._out)
-        self._recess = Recess(circuit, ledger, settler, take=self._hand_over.take_out, let_go=self._let_go)
+        self._recess = Recess(circuit, ledger, settler, self._hand_over, let_go=self._let_go)
         self._followers = Followers()
         self._slots = asyncio.Semaphore(AT_ONCE * planner.lanes)
         self._stopping = False

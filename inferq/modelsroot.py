@@ -69,7 +69,15 @@ def card_of(folder: ModelFolder, *, spec: str) -> ModelCard:
     task = Task.TENSOR
     if folder.signature is None:
         task = Task.EMBEDDING if folder.head.kind is Kind.EMBEDDING else Task.TEXT
-    return ModelCard(name=folder.name, spec=spec, task=task, signature=folder.signature, pairs=folder.pairs)
+    return ModelCard(
+        name=folder.name,
+        spec=spec,
+        task=task,
+        signature=folder.signature,
+        pairs=folder.pairs,
+        kind=folder.head.kind if folder.signature is None else None,
+        width=len(folder.labels) or None,
+    )
 
 
 def _default_card(settings: Settings) -> ModelCard:

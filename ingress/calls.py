@@ -166,7 +166,7 @@ def _requests(call: Call) -> list[InferRequest]:
         "webhook": "",
     }
     if not call.inputs:
-        return [InferRequest(text=text, **how) for text in call.texts]
+        return [InferRequest(text=text, text_pair=pair or msgspec.UNSET, **how) for text, pair in call.paired]
     inputs = [
         BinaryTensor(name=one.name, datatype=one.datatype, shape=list(one.shape), data=_NO_DATA, raw=one.data)
         for one in call.inputs

@@ -70,6 +70,8 @@ async def answering(
         for model in models:
             served = "" if model == BUILTIN else model
             asked[model] = await stack.enter_async_context(batching(deployment, served, root, **options))
+            # One after the other: the library of tokenizers cannot be imported by two threads at a time.
+            await ready(asked[model])
         if service == "ingress":
             front = await stack.enter_async_context(serving(deployment, INFERQ_MODELS=str(root), **options))
             asked = dict.fromkeys(models, front)

@@ -1,9 +1,12 @@
 """What the Open Inference Protocol answers: results as outputs, outputs as a body, and what there is. Pure.
 
-A text's result is known by what it has: `label`, or several `labels` that hold, with `scores`; `values`; or a `vector`.
+Of n texts and a model of m labels: one label of each is `label` and `score` [n], and `scores` [n, m]; labels that hold
+together are `labels` [n, m], best first and then empty, and `scores` [n, m]; a regression is `values` [n, m]. Columns
+of `scores` and `values` are the model's labels, which their parameters name. Vectors of w numbers are `embedding`,
+[n, w].
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -11,12 +14,12 @@ import msgspec
 from inferq.catalog import ModelCard
 from inferq.errors import FieldError, HttpError, InvalidRequest
 from inferq.jobs import Result
-from inferq.results import AnyResult, TensorResult
+from inferq.results import AnyResult, EmbeddingResult, LabelsResult, TensorResult, ValuesResult
 from inferq.tensors.binary import join
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.jsondata import pack_values, write_values
 from inferq.tensors.tensor import Tensor
-from inferq.v2.requests import TEXT, Wanted, output_names
+from inferq.v2.requests import PAIR, TEXT, Wanted, output_names
 from inferq.v2.texts import BYTES, Texts, write_bytes
 
 # A model is what its folder holds: there are no others of the same name.
@@ -31,7 +34,8 @@ Output = Tensor | Texts
 class AnsweredTensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An output of a call: ``data`` is a flat list; without it bytes follow the JSON.
 
-    ``parameters`` has their number, `binary_data_size`, and for ``scores`` the `labels` of the columns as a JSON list.
+    ``parameters`` has their number, `binary_data_size`, and for `scores` and `values` the `labels` of the columns as a
+    JSON list.
     """
 
     name: str
@@ -117,7 +121,7 @@ def write(results: Sequence[AnyResult], card: ModelCard, wanted: Wanted) -> tupl
     if missing := [name for name in wanted.outputs if name not in given]:
         detail = f"must be some of {', '.join(given)}, and {missing[0]} is none"
         raise InvalidRequest(f"outputs {detail}", errors=[FieldError(pointer="/outputs", detail=detail)])
-    labels = _labels(results)
+    labels = _labels(results[0])
     for output in outputs:
         if wanted.outputs and output.name not in wanted.outputs:
             continue
@@ -159,28 +163,29 @@ def outputs_of(results: Sequence[AnyResult], *, column: bool = False) -> list[Ou
     if isinstance(first, TensorResult):
         return list(first.outputs)
     rows = len(results)
-    if (vectors := vectors_of(results)) is not None:
-        data = b"".join(vectors)
-        shape: tuple[int, ...] = (rows, len(data) // rows // _FLOAT_BYTES)
-        return [Tensor(name="embedding", datatype=Datatype.FP32, shape=shape, data=data)]
-    name = "values" if hasattr(first, "values") else "scores"
-    columns = [list(getattr(one, name).values()) for one in results]
-    table = _floats(name, [value for row in columns for value in row], (rows, len(columns[0])))
-    if name == "values":
-        return [table]
-    best = [_best(one) for one in results]
+    if isinstance(first, EmbeddingResult):
+        data = b"".join(vectors_of(results))
+        return [_tensor("embedding", data, (rows, len(data) // rows // _FLOAT_BYTES))]
+    if isinstance(first, ValuesResult):
+        return [_table("values", [one.values for one in results if isinstance(one, ValuesResult)])]
+    if isinstance(first, LabelsResult):
+        several = [one for one in results if isinstance(one, LabelsResult)]
+        scores = _table("scores", [one.scores for one in several])
+        padded = [(*one.labels, *[""] * (len(one.scores) - len(one.labels))) for one in several]
+        labels = tuple(label for row in padded for label in row)
+        return [Texts(name="labels", shape=scores.shape, values=labels), scores]
+    single = [one for one in results if isinstance(one, Result)]
     shape = (rows, 1) if column else (rows,)
     return [
-        Texts(name="label", shape=shape, values=tuple(label for label, _ in best)),
-        _floats("score", [score for _, score in best], shape),
-        table,
+        Texts(name="label", shape=shape, values=tuple(one.label for one in single)),
+        _floats("score", [one.score for one in single], shape),
+        _table("scores", [one.scores for one in single]),
     ]
 
 
-def vectors_of(results: Sequence[Any]) -> list[bytes] | None:
-    """Return the vectors of an embedding model's results, as little-endian FP32; None for results of another kind."""
-    found = [one.vector for one in results if hasattr(one, "vector")]
-    return found or None
+def vectors_of(results: Sequence[AnyResult]) -> list[bytes]:
+    """Return the vectors of an embedding model's results, as little-endian FP32."""
+    return [one.vector for one in results if isinstance(one, EmbeddingResult)]
 
 
 def metadata(card: ModelCard) -> ModelMetadata:
@@ -194,15 +199,9 @@ def metadata(card: ModelCard) -> ModelMetadata:
             for ports in (card.signature.inputs, card.signature.outputs)
         )
     else:
-        inputs = [TensorMetadata(name=TEXT, datatype=BYTES, shape=[-1])]
-        outputs = [
-            TensorMetadata(
-                name=name,
-                datatype=BYTES if name == "label" else Datatype.FP32,
-                shape=[-1] if name in ("label", "score") else [-1, -1],
-            )
-            for name in output_names(card)
-        ]
+        names = (TEXT, PAIR) if card.pairs else (TEXT,)
+        inputs = [TensorMetadata(name=name, datatype=BYTES, shape=[-1]) for name in names]
+        outputs = [_of_texts(name, card.width or -1) for name in output_names(card)]
     return ModelMetadata(
         name=card.name, versions=[VERSION], platform="onnxruntime_onnx", inputs=inputs, outputs=outputs
     )
@@ -213,23 +212,30 @@ def fault(error: HttpError) -> bytes:
     return encode(CallFault(error=f"{error.title}: {error.detail}"))
 
 
-def _best(result: Any) -> tuple[str, float]:
-    """Return a text's best label and its score; of several that may hold, none need to."""
-    if isinstance(result, Result):
-        return result.label, result.score
-    label = next(iter(result.labels), "")
-    return label, result.scores.get(label, 0.0)
+def _of_texts(name: str, width: int) -> TensorMetadata:
+    datatype = BYTES if name in ("label", "labels") else str(Datatype.FP32)
+    return TensorMetadata(
+        name=name, datatype=datatype, shape=[-1] if name in ("label", "score") else [-1, width]
+    )
 
 
-def _labels(results: Sequence[Any]) -> str:
-    columns = getattr(results[0], "scores", None) or getattr(results[0], "values", None)
-    return encode(list(columns)).decode() if columns else ""
+def _labels(result: AnyResult) -> str:
+    """Return the names of the columns of scores or values; empty where there are none."""
+    if isinstance(result, TensorResult | EmbeddingResult):
+        return ""
+    return encode(list(result.values if isinstance(result, ValuesResult) else result.scores)).decode()
+
+
+def _table(name: str, rows: Sequence[Mapping[str, float]]) -> Tensor:
+    return _floats(name, [value for row in rows for value in row.values()], (len(rows), len(rows[0])))
 
 
 def _floats(name: str, values: Sequence[float], shape: tuple[int, ...]) -> Tensor:
-    return Tensor(
-        name=name, datatype=Datatype.FP32, shape=shape, data=pack_values(values, Datatype.FP32, shape)
-    )
+    return _tensor(name, pack_values(values, Datatype.FP32, shape), shape)
+
+
+def _tensor(name: str, data: bytes, shape: tuple[int, ...]) -> Tensor:
+    return Tensor(name=name, datatype=Datatype.FP32, shape=shape, data=data)
 
 
 def _axes(shape: Sequence[int | None] | None) -> list[int]:

@@ -24,15 +24,22 @@ _NAMED: Final = 10
 class Call:
     """What is to be computed: some texts, each of which is a job, or the tensors of one job.
 
+    ``pairs`` are the second texts, one for each of ``texts``; it is empty where these stand alone.
     ``timeout_s`` is more than 0 and at most `MOST_S`; ``cached`` says whether an answer from a cache will do.
     """
 
     card: ModelCard
     texts: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
     inputs: tuple[Tensor, ...] = ()
     priority: Priority = Priority.INTERACTIVE
     timeout_s: float = MOST_S
     cached: bool = True
+
+    @property
+    def paired(self) -> list[tuple[str, str]]:
+        """Each text with its second one, which is empty where there is none."""
+        return list(zip(self.texts, self.pairs or ("",) * len(self.texts), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,15 @@
 """`POST /v1/embeddings`, shaped as OpenAI's: texts in, vectors out. Pure.
 
-Tokens are counted where the model's results say how many there were; else the words of a text stand for them.
+What a call cost is told in words, as no result says how many tokens there were.
 """
 
 import base64
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from inferq.catalog import Catalog
+from inferq.catalog import Catalog, Task
 from inferq.results import AnyResult
 from inferq.tensors.tensor import TensorError
 from inferq.v2.answers import vectors_of
@@ -69,7 +69,7 @@ def parse(body: bytes, catalog: Catalog, *, cached: bool = True) -> tuple[Embedd
     """
     request = decode(body, _decoder, ALLOWED)
     card = find(catalog, request.model)
-    if str(card.task) != "embedding":
+    if card.task is not Task.EMBEDDING:
         raise refused("model", f"{ALLOWED['model']}, and {card.name!r} is none")
     texts = (request.input,) if isinstance(request.input, str) else tuple(request.input)
     for text in texts:
@@ -82,21 +82,14 @@ def parse(body: bytes, catalog: Catalog, *, cached: bool = True) -> tuple[Embedd
 
 def answer(request: EmbeddingRequest, call: Call, results: Sequence[AnyResult]) -> EmbeddingAnswer:
     """Return the answer to a request."""
-    vectors = vectors_of(results)
-    assert vectors is not None, "an embedding model gives vectors"
     data = [
         EmbeddingItem(index=index, embedding=_written(vector, request.encoding_format))
-        for index, vector in enumerate(vectors)
+        for index, vector in enumerate(vectors_of(results))
     ]
-    tokens = sum(_tokens(result, text) for result, text in zip(results, call.texts, strict=True))
-    usage = Usage(prompt_tokens=tokens, total_tokens=tokens)
+    words = sum(len(text.split()) for text in call.texts)
+    usage = Usage(prompt_tokens=words, total_tokens=words)
     return EmbeddingAnswer(data=data, model=call.card.name, usage=usage)
 
 
 def _written(vector: bytes, form: str) -> list[float] | str:
     return floats_of(vector) if form == "float" else base64.b64encode(vector).decode()
-
-
-def _tokens(result: Any, text: str) -> int:
-    tokens = getattr(result, "tokens", None)
-    return len(text.split()) if tokens is None else int(tokens)

@@ -2,8 +2,8 @@
 
 Rules:
 
-1. The inputs are what the model takes: the tensors of its graph, or where it reads texts the one tensor `text` of
-   BYTES. Each has its values in the JSON, or as bytes behind it.
+1. The inputs are what the model takes: the tensors of its graph, or where it reads texts the tensor `text` of BYTES,
+   and if it takes pairs, `text_pair` of the same shape. Each has its values in the JSON, or as bytes behind it.
 2. `parameters.priority` is Triton's: 0 and 1 are interactive, anything above is bulk. `parameters.timeout` is in
    microseconds; 0 is none, and what is beyond the longest wait counts as that. Other parameters, and fields that are
    not known, say nothing: clients send what the protocol's extensions have.
@@ -11,13 +11,14 @@ Rules:
 4. A shape is believed only as far as the limit goes, before anything is read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from inferq.catalog import ModelCard
+from inferq.catalog import ModelCard, Task
 from inferq.errors import FieldError, InvalidRequest
+from inferq.head import Kind
 from inferq.jobs import Priority
 from inferq.tensors.binary import pieces, split
 from inferq.tensors.datatypes import LAYOUTS, Datatype
@@ -30,8 +31,16 @@ from inferq.v2.texts import BYTES, Texts, check_text, read_bytes, read_json, row
 MAX_ID: Final = 256
 MAX_TENSORS: Final = 64
 TEXT: Final = "text"
+PAIR: Final = "text_pair"
 CLASSIFIED: Final = ("label", "score", "scores")
-OF_TEXTS: Final = (*CLASSIFIED, "values", "embedding")
+# What text models answer.
+ANSWERED: Final = {
+    Kind.SINGLE: CLASSIFIED,
+    Kind.MULTI: ("labels", "scores"),
+    Kind.VALUES: ("values",),
+    Kind.EMBEDDING: ("embedding",),
+}
+OF_TEXTS: Final = tuple(dict.fromkeys(name for names in ANSWERED.values() for name in names))
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
 
@@ -117,8 +126,9 @@ def parse(
     try:
         values = list(pieces(tail, [_size(index, one) for index, one in enumerate(request.inputs)]))
         if card.signature is None:
-            texts = _texts(request.inputs, values)
-            call = Call(card=card, texts=texts.values, **_how(parameters), cached=cached)
+            texts, pair = _texts(request.inputs, values, card)
+            seconds = () if pair is None else pair.values
+            call = Call(card=card, texts=texts.values, pairs=seconds, **_how(parameters), cached=cached)
             column = len(texts.shape) > 1
         else:
             given = _tensors(request.inputs, values, max_bytes)
@@ -136,7 +146,7 @@ def output_names(card: ModelCard) -> tuple[str, ...]:
     """Return the names of what a model answers."""
     if card.signature is not None:
         return tuple(port.name for port in card.signature.outputs)
-    return ("embedding",) if str(card.task) == "embedding" else CLASSIFIED
+    return ANSWERED[card.kind or (Kind.EMBEDDING if card.task is Task.EMBEDDING else Kind.SINGLE)]
 
 
 def timeout_s(timeout_us: int) -> float:
@@ -173,22 +183,43 @@ def _size(index: int, one: ModelInput) -> int | None:
     return parameters.binary_data_size
 
 
-def _texts(inputs: Sequence[ModelInput], values: Sequence[bytes | None]) -> Texts:
-    (one, raw), *more = zip(inputs, values, strict=True)
-    if more:
-        raise TensorError(f"must be the one tensor {TEXT!r}")
-    try:
-        if one.name != TEXT:
-            raise TensorError(f"must be {TEXT!r}", field="name")
-        if one.datatype != BYTES:
-            raise TensorError(f"must be {BYTES}", field="datatype")
-        rows_of(one.shape)
-        found = read_json(_raw(one), one.shape) if raw is None else read_bytes(raw, one.shape)
-        for text in found:
-            check_text(text)
-    except TensorError as error:
-        raise error.at(0) from None
-    return Texts(name=TEXT, shape=tuple(one.shape), values=found)
+def _texts(
+    inputs: Sequence[ModelInput], values: Sequence[bytes | None], card: ModelCard
+) -> tuple[Texts, Texts | None]:
+    """Return the texts, and the second ones of pairs."""
+    names = (TEXT,) if card.pairs is False else (TEXT, PAIR)
+    found: dict[str, Texts] = {}
+    for index, (one, raw) in enumerate(zip(inputs, values, strict=True)):
+        try:
+            if one.name not in names:
+                raise TensorError(_not_taken(one.name, names, card), field="name")
+            if one.name in found:
+                raise TensorError("must be the name of one input alone", field="name")
+            found[one.name] = _text(one, raw, found)
+        except TensorError as error:
+            raise error.at(index) from None
+    if TEXT not in found:
+        raise TensorError(f"must have {TEXT!r} beside {PAIR!r}")
+    return found[TEXT], found.get(PAIR)
+
+
+def _not_taken(name: str, names: Sequence[str], card: ModelCard) -> str:
+    if name == PAIR:
+        return f"{PAIR!r} is not for the model {card.name!r}, which takes one text"
+    return f"must be {' or '.join(map(repr, names))}"
+
+
+def _text(one: ModelInput, raw: bytes | None, others: Mapping[str, Texts]) -> Texts:
+    if one.datatype != BYTES:
+        raise TensorError(f"must be {BYTES}", field="datatype")
+    rows_of(one.shape)
+    for other in others.values():
+        if list(other.shape) != one.shape:
+            raise TensorError(f"must be {list(other.shape)}, as that of {other.name!r} is", field="shape")
+    values = read_json(_raw(one), one.shape) if raw is None else read_bytes(raw, one.shape)
+    for value in values:
+        check_text(value)
+    return Texts(name=one.name, shape=tuple(one.shape), values=values)
 
 
 def _tensors(inputs: Sequence[ModelInput], values: Sequence[bytes | None], max_bytes: int) -> list[Tensor]:
@@ -217,8 +248,8 @@ def _raw(one: ModelInput) -> msgspec.Raw:
 
 def _wanted(request: ModelCall, parameters: CallParameters, card: ModelCard, *, column: bool) -> Wanted:
     binary = parameters.binary_data_output
-    # Whether a text model classifies is known once it has answered.
-    known = output_names(card) if card.signature is not None else OF_TEXTS
+    # Of some text models it is known once they have answered.
+    known = output_names(card) if card.kind is not None or card.signature is not None else OF_TEXTS
     outputs: dict[str, bool] = {}
     for index, one in enumerate(request.outputs or ()):
         place = f"outputs[{index}]"

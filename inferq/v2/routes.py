@@ -90,12 +90,11 @@ class SyncRoutes:
         self._seconds = metrics.seconds("call", "From a synchronous call's last byte to its answer")
         self._under_way = metrics.gauge("calls_under_way", "Synchronous calls that are being answered")
 
-    def routes(self, *, with_embeddings: bool = True) -> list[BaseRoute]:
+    def routes(self) -> list[BaseRoute]:
         """Return the routes."""
-        more = [self._route(EMBEDDINGS, _EMBEDDINGS, self._embed, "POST")] if with_embeddings else []
         return [
             self._route(INFER, _PLAIN, self._infer, "POST"),
-            *more,
+            self._route(EMBEDDINGS, _EMBEDDINGS, self._embed, "POST"),
             self._route(V2, _PROTOCOL, self._server),
             self._route(V2 + "/health/live", _PROTOCOL, self._live),
             self._route(V2 + "/health/ready", _PROTOCOL, self._ready),

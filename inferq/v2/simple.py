@@ -8,11 +8,10 @@ import msgspec
 from inferq.catalog import Catalog, ModelCard
 from inferq.errors import FieldError, InvalidRequest, ModelNotFound
 from inferq.jobs import Priority
-from inferq.results import AnyResult, TensorResult
+from inferq.results import AnyResult, EmbeddingResult, TensorResult
 from inferq.tensors.jsondata import values_of
 from inferq.tensors.signature import check, vector_tensor
 from inferq.tensors.tensor import TensorError
-from inferq.v2.answers import vectors_of
 from inferq.v2.calls import MOST_S, Answer, Call, find
 from inferq.v2.requests import MAX_ID
 from inferq.v2.texts import MAX_TEXT, check_text
@@ -22,13 +21,17 @@ MAX_TIMEOUT_MS: Final = int(MOST_S * 1000)
 
 
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `POST /infer`: ``input_data`` is a text, or a row of numbers, as the model takes them."""
+    """Body of `POST /infer`: ``input_data`` is a text, or a row of numbers, as the model takes them.
+
+    ``text_pair`` is the second text of a pair.
+    """
 
     request_id: Annotated[str, msgspec.Meta(max_length=MAX_ID)] = ""
     input_data: (
         Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
         | Annotated[list[float], msgspec.Meta(min_length=1)]
     )
+    text_pair: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)] | None = None
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
     priority: Priority = Priority.INTERACTIVE
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None = None
@@ -47,6 +50,7 @@ class SyncAnswer(msgspec.Struct, frozen=True, kw_only=True):
 ALLOWED: Final = {
     "request_id": f"must be a string of up to {MAX_ID} characters",
     "input_data": f"must be a string of 1 to {MAX_TEXT} characters, or a list of numbers",
+    "text_pair": f"must be a string of 1 to {MAX_TEXT} characters",
     "model": f"must be a string of up to {MAX_MODEL} characters",
     "priority": "must be " + " or ".join(Priority),
     "timeout_ms": f"must be a whole number from 1 to {MAX_TIMEOUT_MS}",
@@ -69,14 +73,14 @@ def parse(body: bytes, catalog: Catalog, *, max_bytes: int, cached: bool = True)
         "timeout_s": MOST_S if request.timeout_ms is None else request.timeout_ms / 1000,
         "cached": cached,
     }
-    given = request.input_data
+    given, pairs = request.input_data, _pairs(request, card)
     try:
         if isinstance(given, str) != (card.signature is None):
             takes = "a string" if card.signature is None else "a list of numbers"
             raise TensorError(f"must be {takes} for the model {card.name!r}")
         if isinstance(given, str):
             check_text(given)
-            return request, Call(texts=(given,), **how)
+            return request, Call(texts=(given,), pairs=pairs, **how)
         assert card.signature is not None, "it takes no text"
         port = card.signature.vector
         if port is None:
@@ -104,8 +108,7 @@ def plain(result: AnyResult) -> Any:
     if isinstance(result, TensorResult):
         values = {output.name: list(values_of(output)) for output in result.outputs}
         return next(iter(values.values())) if len(values) == 1 else values
-    vectors = vectors_of([result])
-    return result if vectors is None else floats_of(vectors[0])
+    return floats_of(result.vector) if isinstance(result, EmbeddingResult) else result
 
 
 def floats_of(vector: bytes) -> list[float]:
@@ -138,6 +141,22 @@ def refused(name: str, detail: str) -> InvalidRequest:
     return InvalidRequest(
         f"{name or 'the body'} {detail}", errors=[FieldError(pointer=pointer, detail=detail)]
     )
+
+
+def _pairs(request: SyncRequest, card: ModelCard) -> tuple[str, ...]:
+    """Return the second text, if there is one; raises `InvalidRequest`."""
+    if request.text_pair is None:
+        return ()
+    if not isinstance(request.input_data, str):
+        raise refused("text_pair", "must not stand beside a list of numbers: it is for a text")
+    if card.pairs is False:
+        takes = "one text" if card.takes_text else "tensors"
+        raise refused("text_pair", f"is not for the model {card.name!r}, which takes {takes}")
+    try:
+        check_text(request.text_pair)
+    except TensorError as error:
+        raise refused("text_pair", error.detail) from None
+    return (request.text_pair,)
 
 
 def _card(request: SyncRequest, catalog: Catalog) -> ModelCard:

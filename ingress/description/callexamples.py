@@ -7,6 +7,10 @@ _SCORES: Final = {"NEGATIVE": 0.0002, "POSITIVE": 0.9998}
 
 CALL_EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "call_text": ("A text", {"request_id": "1", "input_data": "What a lovely film"}),
+    "call_pair": (
+        "A pair of texts",
+        {"model": "relevance", "input_data": "How tall is it?", "text_pair": "It is 300 m high."},
+    ),
     "call_vector": ("A row of numbers", {"model": "mlp", "input_data": [0.1, 0.2, 0.3, 0.4], "timeout_ms": 500}),
     "called_text": (
         "A text's answer",
@@ -50,11 +54,14 @@ CALL_EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
         "A model of texts",
         {
             "name": "builtin", "versions": ["1"], "platform": "onnxruntime_onnx",
-            "inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1]}],
+            "inputs": [
+                {"name": "text", "datatype": "BYTES", "shape": [-1]},
+                {"name": "text_pair", "datatype": "BYTES", "shape": [-1]},
+            ],
             "outputs": [
                 {"name": "label", "datatype": "BYTES", "shape": [-1]},
                 {"name": "score", "datatype": "FP32", "shape": [-1]},
-                {"name": "scores", "datatype": "FP32", "shape": [-1, -1]},
+                {"name": "scores", "datatype": "FP32", "shape": [-1, 2]},
             ],
         },
     ),
@@ -65,6 +72,15 @@ CALL_EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
             "inputs": [
                 {"name": "text", "datatype": "BYTES", "shape": [2], "data": ["What a lovely film", "A waste of time"]}
             ],
+        },
+    ),
+    "call_pairs": (
+        "A pair of texts",
+        {
+            "inputs": [
+                {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["How tall is it?"]},
+                {"name": "text_pair", "datatype": "BYTES", "shape": [1], "data": ["It is 300 m high."]},
+            ]
         },
     ),
     "call_tensors": (

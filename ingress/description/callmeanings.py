@@ -8,13 +8,15 @@ CALL_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "request_id": "Comes back with the answer.",
         "input_data": "A text for a model of texts, or one row of numbers for a model with one input of floats that "
         "has one axis beside the batch's.",
+        "text_pair": "The second text of a pair, for a model whose tokenizer takes two; for any other it is refused.",
         "model": "The model to call; absent or null is the default one, or for numbers the only one that takes them.",
         "priority": "Which queue the job waits in.",
         "timeout_ms": "How long the answer may take; absent or null: a minute.",
     },
     "SyncAnswer": {
         "request_id": "The call's.",
-        "output_data": "A classification, a vector, or the values of the graph's output, by name where it has several.",
+        "output_data": "What a text comes to: labels with scores, values, or a vector. Of numbers, the values of the "
+        "graph's output, by name where it has several.",
         "node_id": "The process that computed it, or that had it in its cache.",
         "cached": "Whether it was taken from a cache, without a run.",
         "inference_time_us": "How long its batch ran, or how long a cached answer was looked for, in microseconds.",
@@ -36,11 +38,12 @@ CALL_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "embedding": "The vector, in the form that was asked for.",
     },
     "Usage": {
-        "prompt_tokens": "Tokens of all texts; where the model does not say how many, their words.",
+        "prompt_tokens": "The words of all texts, which stand for their tokens.",
         "total_tokens": "The same: nothing is generated.",
     },
     "ModelCall": {
-        "inputs": "What the model takes; for one of texts the tensor `text` of BYTES, of shape [n] or [n, 1].",
+        "inputs": "What the model takes; for one of texts the tensor `text` of BYTES, of shape [n] or [n, 1], "
+        "and if it takes pairs, `text_pair` of the same shape.",
         "outputs": "The outputs that are asked for; absent or null: all.",
         "id": "Comes back with the answer.",
         "parameters": "How the call is to be treated. Other parameters than these say nothing.",
@@ -78,8 +81,8 @@ CALL_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "datatype": "What its values are.",
         "shape": "The length of each axis.",
         "data": "Its values as a flat list; absent where they follow the JSON as bytes.",
-        "parameters": "`binary_data_size` is the number of those bytes; of `scores`, `labels` names the columns as a "
-        "JSON list. Absent where there is neither.",
+        "parameters": "`binary_data_size` is the number of those bytes; of `scores` and `values`, `labels` names the "
+        "columns as a JSON list. Absent where there is neither.",
     },
     "ServerMetadata": {
         "name": "What it is.",

@@ -52,7 +52,10 @@ def _of_a_model(version: str) -> tuple[Operation, ...]:
             name="model" + name,
             tag=_TAG,
             summary="What a model takes and gives",
-            text="A free axis is -1. A model of texts takes `text` and gives `label`, `score` and `scores`.",
+            text="A free axis is -1, and so is a number of columns that the folder does not say. A model of texts "
+            "takes `text`, and `text_pair` beside it where its tokenizer takes pairs. It gives `label`, `score` and "
+            "`scores`; where labels hold together `labels`, best first and then empty, and `scores`; else `values`, or "
+            "`embedding`.",
             parameters=parameters,
             answers=(_answer("ModelMetadata", "Inputs and outputs.", "model_of_tensors", "model_of_texts"),),
             errors=(Unauthorized, ModelNotFound),
@@ -82,7 +85,7 @@ def _of_a_model(version: str) -> tuple[Operation, ...]:
             f"of a call is a job, and they share batches; tensors of several rows are one job. {_WAITS}",
             parameters=(*parameters, "HeaderLength", "CacheControl"),
             body="ModelCall",
-            body_examples=("call_texts", "call_tensors"),
+            body_examples=("call_texts", "call_pairs", "call_tensors"),
             answers=(
                 Answer(
                     status=200,
@@ -111,7 +114,7 @@ CALLS: Final = (
         text=f"A text or a row of numbers in, what the model makes of it out. {_WAITS}",
         parameters=("CacheControl",),
         body="SyncRequest",
-        body_examples=("call_text", "call_vector"),
+        body_examples=("call_text", "call_pair", "call_vector"),
         answers=(_answer("SyncAnswer", "The answer.", "called_text", "called_vector"),),
         errors=_CALL_ERRORS,
         keyed=True,

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from inferq.breaker import State
-from inferq.jobs import BIRTHS, JobRecord
+from inferq.jobs import BIRTHS, JobRecord, Result
+from inferq.results import LabelsResult, ValuesResult
 from inferq.v2 import answers, embeddings, requests, simple
 from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
@@ -110,12 +111,16 @@ _BREAKER: Final[_Rules] = {"state": {"enum": sorted(State)}}
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
 _VALUES: Final = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}}
-# Each of the three is another kind of input; only a text has a second one.
+# Each of the three of a job is another kind of input; only a text has a second one.
 _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "InferRequest": {
         "oneOf": [{"required": [name]} for name in ("text", "inputs", "input_data")],
         "dependentRequired": {"text_pair": ["text"]},
-    }
+    },
+    "SyncRequest": {
+        "if": {"required": ["text_pair"], "properties": {"text_pair": {"type": "string"}}},
+        "then": {"properties": {"input_data": {"type": "string"}}},
+    },
 }
 _RULES: Final[Mapping[str, _Rules]] = {
     "InferRequest": {
@@ -126,10 +131,14 @@ _RULES: Final[Mapping[str, _Rules]] = {
     "InputTensor": {"data": {"type": "array"}},
     "ModelInput": {"data": {"type": "array"}},
     "AnsweredTensor": {"data": {"type": "array"}},
-    "SyncRequest": {"input_data": {"pattern": NOT_BLANK}},
+    "SyncRequest": {"input_data": {"pattern": NOT_BLANK}, "text_pair": {"pattern": NOT_BLANK}},
     "SyncAnswer": {
         "output_data": {
-            "anyOf": [{"$ref": REF + "Result"}, _VALUES, {"type": "object", "additionalProperties": _VALUES}]
+            "anyOf": [
+                *({"$ref": REF + kind.__name__} for kind in (Result, LabelsResult, ValuesResult)),
+                _VALUES,
+                {"type": "object", "additionalProperties": _VALUES},
+            ]
         }
     },
     "ModelAnswer": {"model_version": {"const": "1"}},

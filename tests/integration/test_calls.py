@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -207,6 +208,89 @@ async def test_a_batcher_takes_keys_that_have_webhooks(streams: Deployment) -> N
         assert (await client.post("/infer", json={"input_data": "a"})).status_code == 401
         response = await client.post("/infer", json={"input_data": "a"}, headers=bearer(KEY))
         assert response.status_code == 200
+
+
+async def test_pages_of_other_origins_call_no_batcher_without_keys(streams: Deployment) -> None:
+    """What computes is 403 in each route's form, before the body is read; a page of its own, and programs, may call.
+
+    Under a name that is not loopback's a browser may not even look.
+    """
+    foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    embed = {"model": MODEL, "input": "a"}
+    async with batching(streams, "", None, **SIMULATED) as client:
+        await ready(client, MODEL)
+        before = await sample(client, "inferq_direct_total")
+        for path, body in (("/infer", {"input_data": "a"}), ("/v1/embeddings", embed)):
+            document = problem(await client.post(path, json=body, headers=foreign), 403, "forbidden")
+            assert "INFERQ_ORIGINS" in document["detail"]
+        response = await client.post(V2_CALL, json=text_call(["a"]), headers=foreign)
+        assert (response.status_code, list(response.json())) == (403, ["error"])
+        named = {
+            "Host": "rebound.example",
+            "Sec-Fetch-Site": "same-origin",
+            "Origin": "http://rebound.example",
+        }
+        assert (await client.get("/v2", headers=named)).status_code == 403
+        assert await sample(client, "inferq_direct_total") == before
+        own = {"Origin": str(client.base_url).rstrip("/"), "Sec-Fetch-Site": "same-origin"}
+        assert (await client.post("/infer", json={"input_data": "a"}, headers=own)).status_code == 200
+        assert (await client.get("/v2", headers=foreign)).status_code == 200
+
+
+async def test_a_batcher_follows_the_file_of_its_keys(streams: Deployment, tmp_path: Path) -> None:
+    """Every form asks for a key; one that is added counts within moments, and one that is gone no longer does."""
+    file, other = tmp_path / "keys", "bobby-0123456789"
+    file.write_text(f"alice:{KEY}\n")
+    file.chmod(0o600)
+    page = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    async with batching(streams, "", None, **SIMULATED, INFERQ_API_KEYS=f"@{file}") as client:
+        await eventually(lambda: _calls_are_taken(client), 30, what="readiness")
+
+        async def status(key: str | None, **headers: str) -> int:
+            named = {**headers, **(bearer(key) if key else {})}
+            return (await client.post("/infer", json={"input_data": "a"}, headers=named)).status_code
+
+        # With keys it is them that count, not the page.
+        assert [await status(None), await status(KEY), await status(KEY, **page), await status(other)] == [
+            401, 200, 200, 401,
+        ]  # fmt: skip  # one list
+        for path, body in (("/v1/embeddings", {"model": MODEL, "input": "a"}), (V2_CALL, text_call(["a"]))):
+            assert (await client.post(path, json=body)).status_code == 401
+        file.write_text(f"bobby:{other}\n")
+
+        async def changed() -> bool:
+            return [await status(KEY), await status(other)] == [401, 200]
+
+        await eventually(changed, what="the new key")
+
+
+async def test_a_batcher_says_how_it_is_with_calls_too(streams: Deployment) -> None:
+    """`GET /health` counts their jobs as taken in, found, in batches and in hand; of the queue they say nothing."""
+    async with batching(streams, "", None, **SIMULATED) as client:
+        await ready(client, MODEL)
+        assert (await client.post(V2_CALL, json=text_call(["one", "two"]))).status_code == 200
+
+        async def kept() -> bool:
+            return bool((await client.post("/infer", json={"input_data": "one"})).json()["cached"])
+
+        await eventually(kept, what="the kept answer")
+        health = (await client.get("/health")).json()
+        assert health["healthy"]
+        # How often it was asked until the answer was kept is not known.
+        assert health["total_requests"] >= 3
+        assert health["cache_hits"] == 1
+        assert health["batch_processor"]["total_batches"] >= 1
+        assert (health["jobs_in_hand"], health["queue_lag_ms"], health["queue_depth"]) == (0, None, 0)
+        hanging = asyncio.create_task(
+            client.post("/infer", json={"input_data": "[[hang]]", "timeout_ms": 20_000})
+        )
+
+        async def in_hand() -> bool:
+            return bool((await client.get("/health")).json()["jobs_in_hand"] == 1)
+
+        await eventually(in_hand, what="the call in hand")
+        hanging.cancel()
+        await asyncio.wait([hanging])
 
 
 async def _calls_are_taken(client: httpx.AsyncClient) -> bool:

@@ -2,18 +2,25 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from batcher import shardkeeper
+from batcher.settling import RESTS
+from inferq import shards
 from inferq.apikeys import ANYONE
-from inferq.errors import InferenceFailed, InvalidRequest, TimedOut, Unavailable
+from inferq.errors import CircuitOpen, InferenceFailed, InvalidRequest, TimedOut, Unavailable
 from inferq.jobs import Priority, Result, Status
+from inferq.store import wall_ms
 from inferq.v2.calls import Answer, Call
 from tests.batcherrig import MakeRig, Running, on_streams
+from tests.faultfile import FaultFile
 from tests.support import eventually
 
 pytestmark = on_streams
+SHARDS = 8
 
 
 def called(one: Running, *texts: str, **how: Any) -> asyncio.Task[Sequence[Answer]]:
@@ -193,3 +200,104 @@ async def test_no_call_is_left_without_an_answer(make_rig: MakeRig) -> None:
             one.direct.end()
             with pytest.raises(Unavailable, match="stopping"):
                 await first
+
+
+async def test_whoever_waits_for_an_engine_that_gets_a_rest_is_told(
+    make_rig: MakeRig, tmp_path: Path
+) -> None:
+    """503 at once, and so is who comes then; the queue's jobs wait uncharged, and are done once it is well again."""
+    faults = FaultFile(tmp_path / "faults")
+    rig = await make_rig(breaker_failures="2", breaker_open_ms="200", max_batch_size="2", sessions="1")
+    async with rig.batcher(faults.model) as one:
+        faults.order("raise")
+        jobs = await rig.submit_all([f"queued {number}" for number in range(6)])
+        calls = [called(one, f"direct {number}", f"more {number}") for number in range(4)]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert {(type(end), str(end)) for end in ended} == {(CircuitOpen, RESTS)}
+        assert one.direct.jobs == 0
+        with pytest.raises(CircuitOpen, match=RESTS) as caught:
+            await called(one, "later")
+        assert (caught.value.status, caught.value.code) == (503, "circuit_open")
+        assert caught.value.headers["Retry-After"] == "1"
+        assert await one.direct.complaint() == RESTS
+        await one.idle()
+        assert {(await rig.record(job)).status for job in jobs} == {Status.QUEUED}
+        faults.clear()
+        records = await rig.ended(jobs)
+        assert {record.status for record in records} == {Status.DONE}
+        assert {await rig.charges(job) for job in jobs} == {0}
+        assert len(await called(one, "well again")) == 1
+    assert await rig.broker.dead_count() == 0
+    assert await rig.nothing_left()
+
+
+async def test_a_broker_that_hangs_keeps_nobody_waiting_for_a_resting_engine(
+    make_rig: MakeRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the queue's jobs cannot be given back, calls are told that they will not be answered."""
+    faults = FaultFile(tmp_path / "faults")
+    rig = await make_rig(breaker_failures="1", max_batch_size="1", sessions="1")
+    async with rig.batcher(faults.model) as one:
+        hanging = asyncio.Event()
+
+        async def pause() -> None:
+            await hanging.wait()
+
+        monkeypatch.setattr(one.consumer, "pause", pause)
+        faults.order("raise")
+        calls = [called(one, f"direct {number}") for number in range(4)]
+        ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
+        assert {type(end) for end in ended} == {CircuitOpen}
+        hanging.set()
+        faults.clear()
+
+
+async def test_what_came_past_the_queue_stays_where_it_is(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batcher that lets go of shards hands over the jobs of their queues, and answers calls itself."""
+    monkeypatch.setattr(shardkeeper, "EVERY_S", 0.1)
+    monkeypatch.setattr(shards, "LATE_MS", 5_000)
+    rig = await make_rig(
+        routing="hash", shards=str(SHARDS), max_batch_size="4", sessions="1", hang_factor="1000000"
+    )
+    async with rig.batcher() as first:
+        await eventually(lambda: len(first.shards) == SHARDS, 15, what="all shards at the first")
+        with first.frozen():
+            calls = [await busy(first), *(called(first, f"call {number}") for number in range(12))]
+            jobs = await rig.submit_all([f"job {number}" for number in range(24)])
+            await eventually(lambda: len(first.worker.held) > 6, what="jobs in its hands")
+            async with rig.batcher() as second:
+                await eventually(lambda: second.shards, 15, what="shards at the newcomer")
+                await eventually(lambda: second.engine.runs, what="a run of what was handed over")
+                assert first.direct.jobs == len(calls)
+                assert not any(call.done() for call in calls)
+                first.thaw()
+                answers = [(await call)[0] for call in calls]
+                records = await rig.ended(jobs)
+                assert not any(second.engine.runs_of(f"call {number}") for number in range(12))
+    assert {answer.node_id for answer in answers} == {"b0"}
+    assert {record.status for record in records} == {Status.DONE}
+    assert {record.batch.batcher for record in records if record.batch} == {"b0", "b1"}
+    assert await rig.nothing_left()
+
+
+async def test_figures_of_the_queue_are_the_queues(make_rig: MakeRig) -> None:
+    """Jobs past it count among the batches, and among those taken in, but not in its lag, ends or waits."""
+    rig = await make_rig()
+    async with rig.batcher() as one:
+        await rig.ended_one(await rig.submit("old", created_ms=int(wall_ms()) - 30_000))
+        await one.idle()
+        lag_ms, ended = one.tally.lag_ms, one.metrics.registry.get_sample_value
+        assert lag_ms is not None
+        assert lag_ms >= 30_000
+        seen = dict(one.tally.seen_ms)
+        assert len(await called(one, "one", "two", "three")) == 3
+        with pytest.raises(InvalidRequest):
+            await called(one, "[[refuse]]")
+        await one.idle()
+        assert (one.tally.lag_ms, one.tally.seen_ms) == (lag_ms, seen)
+        assert one.tally.totals.jobs == 4
+        assert ended("inferq_jobs_total", {"status": "done"}) == 1
+        assert ended("inferq_direct_total") == 3
+        assert ended("inferq_queue_wait_seconds_count") == 1

@@ -80,7 +80,9 @@ async def test_server_and_models_are_told_of(asked: Asked) -> None:
 
     def look_at_texts(triton: InferenceServerClient) -> None:
         metadata = triton.get_model_metadata(BUILTIN)
-        assert metadata["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+        assert metadata["inputs"] == [
+            {"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("text", "text_pair")
+        ]
         assert [(one["name"], one["datatype"]) for one in metadata["outputs"]] == [
             ("label", "BYTES"), ("score", "FP32"), ("scores", "FP32"),
         ]  # fmt: skip  # one list
@@ -168,5 +170,59 @@ async def test_errors_are_the_protocols(asked: Asked) -> None:
         fails("400", "must be one of y", "mlp", [good], outputs=[InferRequestedOutput("nowhere")])
         fails("400", "is not done here", "mlp", [good], outputs=[InferRequestedOutput("y", class_count=2)])
         fails("404", "No such model", "nowhere", [good])
+        fails("404", "the version 1 alone", "mlp", [good], model_version="2")
+        wrong = [given("x", np.ones((1, 4), "f8"), binary=True)]
+        fails("400", r"inputs\[0\].datatype must be FP32", "mlp", wrong)
+        large = [given("x", np.ones((70_000, 4), "f4"), binary=True)]
+        fails("400", r"inputs\[0\].shape must be such that all inputs hold at most 1048576", "mlp", large)
+        larger = [given("x", np.ones((600_000, 4), "f4"), binary=True)]
+        fails("413", "is larger than|bytes", "mlp", larger)
+        short = given("x", np.ones((1, 4), "f4"), binary=True)
+        short.set_shape([2, 4])
+        fails("400", r"inputs\[0\].data must be 32 bytes", "mlp", [short])
+
+    def call_texts(triton: InferenceServerClient) -> None:
+        for given_texts, fault in (
+            ([texts(["a"] * 257, binary=True)], r"inputs\[0\].shape must begin with 1 to 256"),
+            ([texts(["x" * 2001], binary=False)], r"inputs\[0\].data must be strings of 1 to 2000"),
+            ([given("text", np.ones(1, "f4"), binary=True)], r"inputs\[0\].datatype must be BYTES"),
+        ):
+            with pytest.raises(InferenceServerException, match=fault) as caught:
+                triton.infer(BUILTIN, given_texts)
+            assert caught.value.status() == "400"
+
+    await with_triton(asked["mlp"], call)
+    await with_triton(asked[BUILTIN], call_texts)
+
+
+async def test_priority_and_timeout_are_heeded(asked: Asked) -> None:
+    """Both priorities are served; a call of no more time is 504 and says so; 0 is none."""
+
+    def call(triton: InferenceServerClient) -> None:
+        one = [given("x", np.ones((1, 4), "f4"), binary=True)]
+        wanted = triton.infer("mlp", one).as_numpy("y")
+        for parameters in ({"priority": 1}, {"priority": 2, "timeout": 30_000_000}, {"timeout": 0}):
+            np.testing.assert_allclose(triton.infer("mlp", one, **parameters).as_numpy("y"), wanted)
+        with pytest.raises(InferenceServerException, match="no answer within 1e-06 s") as caught:
+            triton.infer("mlp", one, timeout=1, headers={"Cache-Control": "no-cache"})
+        assert caught.value.status() == "504"
+
+    await with_triton(asked["mlp"], call)
+
+
+async def test_outputs_come_in_the_form_that_is_asked_for(asked: Asked) -> None:
+    """Each as bytes behind the JSON, or in it; both are the same numbers."""
+
+    def call(triton: InferenceServerClient) -> None:
+        one = [given("x", np.arange(8, dtype="f4").reshape(2, 4), binary=True)]
+        found = {}
+        for binary in (True, False):
+            result = triton.infer("mlp", one, outputs=[InferRequestedOutput("y", binary_data=binary)])
+            (output,) = result.get_response()["outputs"]
+            assert ("data" in output) != binary
+            if binary:
+                assert output["parameters"]["binary_data_size"] == 2 * 3 * 4
+            found[binary] = result.as_numpy("y")
+        np.testing.assert_allclose(found[True], found[False], rtol=1e-6)
 
     await with_triton(asked["mlp"], call)

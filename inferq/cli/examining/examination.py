@@ -84,10 +84,11 @@ async def examine(
             begun=begun,
             ended=_tick(),
         )
+    own = deployment.endpoint(key)
     for service in services:
         if service.name.startswith("batcher"):
-            yield await look_at_batcher(service)
-    yield [await send_one(place or deployment.endpoint(key), settings)]
+            yield await look_at_batcher(service, own.key)
+    yield [await send_one(place or own, settings)]
 
 
 def _python() -> Finding:

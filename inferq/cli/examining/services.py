@@ -1,5 +1,6 @@
 """Our processes and their ports: do they live, are they ready, does anybody else listen where they should."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ import msgspec
 import psutil
 
 from inferq.cli.deployment import Deployment
+from inferq.cli.examining.directcall import CallFailed, call_batcher
 from inferq.cli.examining.finding import Finding, note, ok, wrong
 from inferq.cli.examining.listeners import Listener, listeners
 from inferq.plurals import counted
@@ -83,9 +85,8 @@ def look_at_ports(services: Sequence[RunningService], supervisor: int | None) ->
     return judged or [ok("ports", f"ours alone listen on {_list(found)}")]
 
 
-async def look_at_batcher(service: RunningService) -> list[Finding]:
-    """Ask a batcher, past the queue, how it is and whether its engine runs; nothing where nobody answers."""
-    # Once a batcher answers calls by itself, a job is sent to it here as well.
+async def look_at_batcher(service: RunningService, key: str | None = None) -> list[Finding]:
+    """Ask a batcher, past the queue, how it is, and call its model; nothing where nobody answers."""
     answer = await ask(service.host, service.port, "/health")
     if answer.status == 0:
         return []
@@ -106,7 +107,13 @@ async def look_at_batcher(service: RunningService) -> list[Finding]:
         ]
     if not said["healthy"]:
         return [wrong("direct", f"{place}: {said['reason']}", "mend what is named there, or restart it")]
-    return [ok("direct", told)]
+    begun_s = time.perf_counter()
+    try:
+        answered = await call_batcher(service, said["model"], key)
+    except CallFailed as failure:
+        return [wrong("direct", f"{place}: {failure}", failure.cure)]
+    took_ms = (time.perf_counter() - begun_s) * 1000
+    return [ok("direct", f"{told}; a call answers {answered} after {took_ms:.0f} ms")]
 
 
 def _frozen(engine_pid: int | None, service: RunningService) -> str:

@@ -2,20 +2,19 @@
 
 import json
 import struct
-from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
+from inferq.catalog import ModelCard
 from inferq.errors import InvalidRequest, ModelNotFound
 from inferq.jobs import Result
-from inferq.results import TensorResult
+from inferq.results import AnyResult, EmbeddingResult, LabelsResult, TensorResult, ValuesResult
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import Tensor
 from inferq.v2.answers import ModelMetadata, TensorMetadata, fault, metadata, outputs_of, vectors_of, write
 from inferq.v2.requests import Wanted
 from inferq.v2.texts import write_bytes
-from tests.unit.inferq.v2.cards import MLP, TEXT
+from tests.unit.inferq.v2.cards import E5, ELSEWHERE, MATCH, MLP, SEVERAL, STARS, TEXT
 
 ALL = Wanted(id=None, outputs={}, binary=False)
 GOOD = Result(label="B", score=0.75, scores={"A": 0.25, "B": 0.75}, truncated=False)
@@ -28,23 +27,9 @@ OUTPUTS = TensorResult(
 )
 
 
-class Vector(NamedTuple):
-    """What an embedding model's result has."""
-
-    vector: bytes
-
-
-class Several(NamedTuple):
-    """What a classifier has where several labels may hold."""
-
-    labels: tuple[str, ...]
-    scores: dict[str, float]
-
-
-class Figures(msgspec.Struct):
-    """What a regression has."""
-
-    values: dict[str, float]
+def vector(*numbers: float) -> EmbeddingResult:
+    """Return a vector as an embedding model gives it."""
+    return EmbeddingResult(vector=struct.pack(f"<{len(numbers)}f", *numbers), truncated=False)
 
 
 def test_tensors_in_json() -> None:
@@ -98,28 +83,42 @@ def test_texts_that_came_as_a_column() -> None:
 
 def test_vectors() -> None:
     """Each text's is a row."""
-    results: list[Any] = [Vector(struct.pack("<2f", 0.5, 1.0)), Vector(struct.pack("<2f", 0.0, -1.0))]
+    results = [vector(0.5, 1.0), vector(0.0, -1.0)]
     (output,) = outputs_of(results)
     assert isinstance(output, Tensor)
     assert (output.name, output.shape, output.data) == (
         "embedding", (2, 2), struct.pack("<4f", 0.5, 1.0, 0.0, -1.0),
     )  # fmt: skip  # one value
     assert vectors_of(results) == [one.vector for one in results]
-    assert vectors_of([GOOD]) is None
+    body, _ = write(results, E5, ALL)
+    assert json.loads(body)["outputs"] == [
+        {"name": "embedding", "datatype": "FP32", "shape": [2, 2], "data": [0.5, 1.0, 0.0, -1.0]}
+    ]
 
 
-def test_several_labels_and_values() -> None:
-    """The best one that holds, if any does; values are a table as scores are."""
-    results: list[Any] = [Several(("B",), {"A": 0.25, "B": 0.75}), Several((), {"A": 0.25, "B": 0.125})]
-    body, _ = write(results, TEXT, ALL)
-    label, score, scores = json.loads(body)["outputs"]
-    assert (label["data"], score["data"], scores["data"]) == (
-        ["B", ""],
-        [0.75, 0.0],
-        [0.25, 0.75, 0.25, 0.125],
-    )
-    figures: list[Any] = [Figures(values={"stars": 4.5})]
-    body, _ = write(figures, TEXT, ALL)
+@pytest.mark.parametrize("column", [False, True])
+def test_several_labels(column: bool) -> None:
+    """Those that hold, best first, in as many columns as there are labels; the rest of a row is empty."""
+    results = [
+        LabelsResult(labels=("B", "A"), scores={"A": 0.5, "B": 0.75}, truncated=False),
+        LabelsResult(labels=(), scores={"A": 0.25, "B": 0.125}, truncated=False),
+    ]
+    body, _ = write(results, SEVERAL, Wanted(id=None, outputs={}, binary=False, column=column))
+    assert json.loads(body)["outputs"] == [
+        {"name": "labels", "datatype": "BYTES", "shape": [2, 2], "data": ["B", "A", "", ""]},
+        {
+            "name": "scores", "datatype": "FP32", "shape": [2, 2], "data": [0.5, 0.75, 0.25, 0.125],
+            "parameters": {"labels": '["A","B"]'},
+        },
+    ]  # fmt: skip  # a document
+    binary, length = write(results, SEVERAL, Wanted(id=None, outputs={"labels": True}, binary=False))
+    assert length is not None
+    assert binary[int(length) :] == write_bytes(("B", "A", "", ""))
+
+
+def test_values() -> None:
+    """A table as scores are."""
+    body, _ = write([ValuesResult(values={"stars": 4.5}, truncated=False)], STARS, ALL)
     assert json.loads(body)["outputs"] == [
         {
             "name": "values", "datatype": "FP32", "shape": [1, 1], "data": [4.5],
@@ -149,7 +148,35 @@ def test_what_a_model_takes_and_gives() -> None:
     assert [(one.name, one.datatype, one.shape) for one in metadata(TEXT).outputs] == [
         ("label", "BYTES", [-1]), ("score", "FP32", [-1]), ("scores", "FP32", [-1, -1]),
     ]  # fmt: skip  # a table
-    assert metadata(TEXT).inputs == [TensorMetadata(name="text", datatype="BYTES", shape=[-1])]
+    text = TensorMetadata(name="text", datatype="BYTES", shape=[-1])
+    for card in (TEXT, ELSEWHERE):
+        assert metadata(card).inputs == [text]
+    assert metadata(MATCH).inputs == [text, TensorMetadata(name="text_pair", datatype="BYTES", shape=[-1])]
+
+
+@pytest.mark.parametrize(
+    ("card", "outputs", "results"),
+    [
+        (MATCH, [("label", "BYTES", [-1]), ("score", "FP32", [-1]), ("scores", "FP32", [-1, 2])], [GOOD]),
+        (
+            SEVERAL,
+            [("labels", "BYTES", [-1, 3]), ("scores", "FP32", [-1, 3])],
+            [LabelsResult(labels=(), scores={"a": 0.1, "b": 0.2, "c": 0.3}, truncated=False)],
+        ),
+        (STARS, [("values", "FP32", [-1, 1])], [ValuesResult(values={"stars": 1.0}, truncated=False)]),
+        (E5, [("embedding", "FP32", [-1, -1])], [vector(1.0)]),
+    ],
+)
+def test_each_kind_of_text_model_answers_what_is_said_of_it(
+    card: ModelCard, outputs: list[tuple[str, str, list[int]]], results: list[AnyResult]
+) -> None:
+    """Names, types and axes; -1 where they are free, or where the folder does not say how many numbers there are."""
+    said = [(one.name, one.datatype, one.shape) for one in metadata(card).outputs]
+    assert said == outputs
+    body, _ = write(results, card, ALL)
+    for (name, datatype, shape), found in zip(said, json.loads(body)["outputs"], strict=True):
+        assert (found["name"], found["datatype"], len(found["shape"])) == (name, datatype, len(shape))
+        assert all(is_ in (-1, length) for is_, length in zip(shape, found["shape"], strict=True))
 
 
 def test_an_error_is_one_line() -> None:

@@ -5,32 +5,15 @@ import json
 import struct
 from typing import Any
 
-import msgspec
 import pytest
 
 from inferq.catalog import Catalog
 from inferq.errors import InvalidRequest, ModelNotFound
 from inferq.v2.embeddings import answer, parse
 from inferq.v2.requests import output_names
-from tests.unit.inferq.v2.cards import TEXT
+from tests.unit.inferq.v2.cards import E5, TEXT
+from tests.unit.inferq.v2.test_answers import vector
 
-
-class Embedder(msgspec.Struct, frozen=True):
-    """A card of a model that gives vectors."""
-
-    name: str = "e5"
-    task: str = "embedding"
-    signature: None = None
-
-
-class Embedding(msgspec.Struct, frozen=True):
-    """What such a model gives; ``tokens`` is how many there were, where it is known."""
-
-    vector: bytes
-    tokens: int | None = None
-
-
-E5: Any = Embedder()
 CATALOG = Catalog(default="builtin", models={"builtin": TEXT, "e5": E5})
 
 
@@ -72,19 +55,16 @@ def test_an_unknown_model() -> None:
 
 
 def test_vectors_in_the_order_of_the_texts() -> None:
-    """As numbers or in base64; tokens are counted where they are known, else words."""
-    results: Any = [
-        Embedding(struct.pack("<2f", 0.5, 1.0)),
-        Embedding(struct.pack("<2f", 2.0, 3.0), tokens=7),
-    ]
+    """As numbers or in base64; words are counted."""
+    results = [vector(0.5, 1.0), vector(2.0, 3.0)]
     request, call = parsed({"input": ["two words", "b"], "model": "e5"})
     found = answer(request, call, results)
     assert [(one.index, one.embedding) for one in found.data] == [(0, [0.5, 1.0]), (1, [2.0, 3.0])]
     assert (found.object, found.model, found.usage.prompt_tokens, found.usage.total_tokens) == (
         "list",
         "e5",
-        9,
-        9,
+        3,
+        3,
     )
     request, call = parsed({"input": ["two words", "b"], "model": "e5", "encoding_format": "base64"})
     packed = answer(request, call, results).data[0].embedding

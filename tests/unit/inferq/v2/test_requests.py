@@ -13,7 +13,7 @@ from inferq.tensors.tensor import Tensor
 from inferq.v2.calls import MOST_S, Call
 from inferq.v2.requests import Wanted, output_names, parse, timeout_s
 from inferq.v2.texts import write_bytes
-from tests.unit.inferq.v2.cards import MLP, PAIR, TEXT
+from tests.unit.inferq.v2.cards import E5, ELSEWHERE, MATCH, MLP, PAIR, SEVERAL, STARS, TEXT
 
 X: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}
 WORDS: dict[str, Any] = {"name": "text", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}
@@ -70,6 +70,49 @@ def test_texts(shape: list[int]) -> None:
     raw = write_bytes(("a", "b"))
     head = {"name": "text", "datatype": "BYTES", "shape": shape, "parameters": {"binary_data_size": len(raw)}}
     assert asked({"inputs": [head]}, TEXT, raw)[0].texts == ("a", "b")
+
+
+@pytest.mark.parametrize("card", [MATCH, ELSEWHERE])
+def test_pairs_of_texts(card: ModelCard) -> None:
+    """A second tensor of the same shape, in whichever order, as JSON or as bytes; each pair is a job."""
+    seconds = {**WORDS, "name": "text_pair", "data": ["c", "d"]}
+    for inputs in ([WORDS, seconds], [seconds, WORDS]):
+        assert asked({"inputs": inputs}, card)[0].paired == [("a", "c"), ("b", "d")]
+    raw = write_bytes(("c", "d"))
+    head = {
+        "name": "text_pair",
+        "datatype": "BYTES",
+        "shape": [2],
+        "parameters": {"binary_data_size": len(raw)},
+    }
+    assert asked({"inputs": [head, WORDS]}, card, raw)[0].paired == [("a", "c"), ("b", "d")]
+    assert asked({"inputs": [WORDS]}, card)[0].paired == [("a", ""), ("b", "")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fault"),
+    [
+        ({"shape": [2, 1]}, "inputs[1].shape must be [2], as that of 'text' is"),
+        ({"shape": [1], "data": ["c"]}, "inputs[1].shape must be [2]"),
+        ({"datatype": "FP32"}, "inputs[1].datatype must be BYTES"), ({"data": ["c"]}, "inputs[1].data must be 2 str"),
+        ({"data": ["c", ""]}, "inputs[1].data must be strings of 1 to 2000"),
+        ({"data": ["c", " "]}, "inputs[1].data must not be white space alone"),
+        ({"name": "text"}, "inputs[1].name must be the name of one input alone"),
+        ({"name": "second"}, "inputs[1].name must be 'text' or 'text_pair'"),
+    ],
+)  # fmt: skip  # inputs and faults side by side
+def test_second_texts_that_are_refused(seconds: dict[str, Any], fault: str) -> None:
+    """The text names the second input and its field."""
+    two = {**WORDS, "name": "text_pair", "data": ["c", "d"], **seconds}
+    assert refusal({"inputs": [WORDS, two]}, MATCH).startswith(fault)
+
+
+def test_second_texts_that_stand_where_none_may() -> None:
+    """Alone, or for a model that takes one text."""
+    alone = {**WORDS, "name": "text_pair"}
+    assert refusal({"inputs": [alone]}, MATCH) == "inputs must have 'text' beside 'text_pair'"
+    fault = "inputs[1].name 'text_pair' is not for the model 'builtin', which takes one text"
+    assert refusal({"inputs": [WORDS, alone]}, TEXT) == fault
 
 
 @pytest.mark.parametrize(
@@ -132,7 +175,7 @@ def test_what_is_refused(body: Any, fault: str) -> None:
 def test_texts_that_are_refused(one: Any, fault: str) -> None:
     """It is one tensor of texts, each as long as a job's may be."""
     assert fault in refusal({"inputs": [one]}, TEXT)
-    assert "must be the one tensor 'text'" in refusal({"inputs": [one, one]}, TEXT)
+    assert "inputs[1].name must be the name of one input alone" in refusal({"inputs": [WORDS, WORDS]}, TEXT)
 
 
 def test_bytes_that_are_refused() -> None:
@@ -149,5 +192,11 @@ def test_bytes_that_are_refused() -> None:
 def test_names_of_outputs_and_timeouts() -> None:
     """Each kind of model has its own; 0 is no timeout."""
     assert output_names(MLP) == ("y", "n")
-    assert output_names(TEXT) == ("label", "score", "scores")
+    assert output_names(TEXT) == output_names(MATCH) == ("label", "score", "scores")
+    assert output_names(SEVERAL) == ("labels", "scores")
+    assert (output_names(STARS), output_names(E5)) == (("values",), ("embedding",))
+    # Of one that is not here only its answers tell.
+    labels = {"inputs": [WORDS], "outputs": [{"name": "labels"}]}
+    assert asked(labels, ELSEWHERE)[1].outputs == {"labels": False}
+    assert "outputs[0].name must be one of label, score, scores" in refusal(labels, MATCH)
     assert [timeout_s(one) for one in (0, 2_000_000, 61_000_000)] == [60.0, 2.0, 60.0]

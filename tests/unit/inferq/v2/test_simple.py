@@ -1,8 +1,7 @@
 """One text or one row of numbers, and its answer."""
 
 import json
-import struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -11,8 +10,8 @@ from inferq.errors import InvalidRequest, ModelNotFound
 from inferq.jobs import Priority
 from inferq.v2.calls import MOST_S, Answer, find
 from inferq.v2.simple import SyncAnswer, answer, parse, plain
-from tests.unit.inferq.v2.cards import CATALOG, MLP, PAIR, TEXT
-from tests.unit.inferq.v2.test_answers import GOOD, OUTPUTS
+from tests.unit.inferq.v2.cards import CATALOG, ELSEWHERE, MATCH, MLP, PAIR, TEXT
+from tests.unit.inferq.v2.test_answers import GOOD, OUTPUTS, vector
 
 
 def parsed(body: Any, catalog: Catalog = CATALOG) -> Any:
@@ -35,6 +34,26 @@ def test_numbers_are_for_the_model_of_tensors() -> None:
         assert (call.card, call.texts, call.inputs[0].shape, call.timeout_s) == (MLP, (), (1, 3), MOST_S)
 
 
+def test_a_second_text() -> None:
+    """For a model that takes pairs, and for one of which only its batcher knows."""
+    catalog = Catalog(default="match", models={card.name: card for card in (MATCH, ELSEWHERE)})
+    for named in ({}, {"model": "elsewhere"}):
+        _, call = parsed({"input_data": "a", "text_pair": "b", **named}, catalog)
+        assert call.paired == [("a", "b")]
+    _, call = parsed({"input_data": "a", "text_pair": None}, catalog)
+    assert call.paired == [("a", "")]
+    for body, fault in (
+        ({"input_data": "a", "text_pair": ""}, "text_pair must be a string of 1 to 2000 characters"),
+        ({"input_data": "a", "text_pair": "b" * 2001}, "text_pair must be a string of 1 to 2000 characters"),
+        ({"input_data": "a", "text_pair": ["b"]}, "text_pair must be a string of 1 to 2000 characters"),
+        ({"input_data": "a", "text_pair": "\u3000"}, "text_pair must not be white space alone"),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            parsed(body, catalog)
+        assert caught.value.detail.startswith(fault)
+        assert caught.value.errors[0].pointer == "/text_pair"
+
+
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
@@ -44,6 +63,9 @@ def test_numbers_are_for_the_model_of_tensors() -> None:
         ({"input_data": 1}, "input_data must be a string of"),
         ({"input_data": "a", "more": 1}, "the body has a field that is not known"),
         ({"input_data": "a", "request_id": 1}, "request_id must be"),
+        ({"input_data": "a", "text_pair": "b"}, "text_pair is not for the model 'builtin', which takes one text"),
+        ({"input_data": "a", "text_pair": "b", "model": "mlp"}, "is not for the model 'mlp', which takes tensors"),
+        ({"input_data": [1, 2, 3], "text_pair": "b"}, "text_pair must not stand beside a list of numbers"),
         ({"input_data": "a", "timeout_ms": 0}, "timeout_ms"),
         ({"input_data": "a", "priority": "x"}, "priority must be interactive or bulk"),
         ({"input_data": "a", "model": "mlp"}, "input_data must be a list of numbers for the model 'mlp'"),
@@ -75,12 +97,6 @@ def test_models_that_cannot_be_meant() -> None:
         find(Catalog(default="m0", models=many), "nowhere")
 
 
-class Vector(NamedTuple):
-    """What an embedding model's result has."""
-
-    vector: bytes
-
-
 def test_answers() -> None:
     """A classification as it is, a graph's values, by name where there are several, or a vector."""
     request, _ = parsed({"request_id": "r", "input_data": "a"})
@@ -90,5 +106,4 @@ def test_answers() -> None:
     )
     assert plain(OUTPUTS) == {"y": [1.0, -2.5], "n": [7]}
     assert plain(type(OUTPUTS)(outputs=OUTPUTS.outputs[:1])) == [1.0, -2.5]
-    vector: Any = Vector(struct.pack("<f", 1.0))
-    assert plain(vector) == [1.0]
+    assert plain(vector(1.0)) == [1.0]

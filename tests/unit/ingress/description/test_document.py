@@ -262,7 +262,8 @@ def test_examples_of_requests_go_through_the_decoder() -> None:
     assert requests.decode(json.dumps(EXAMPLES["vector"][1]).encode()).kind == "input_data"
     for name, kind in (
         ("call_text", simple.SyncRequest), ("call_vector", simple.SyncRequest), ("embed", embeddings.EmbeddingRequest),
-        ("call_texts", calls.ModelCall), ("call_tensors", calls.ModelCall),
+        ("call_pair", simple.SyncRequest), ("call_texts", calls.ModelCall), ("call_pairs", calls.ModelCall),
+        ("call_tensors", calls.ModelCall),
     ):  # fmt: skip  # a table
         assert msgspec.json.decode(json.dumps(EXAMPLES[name][1]), type=kind)
     batch = requests.decode_batch(json.dumps(EXAMPLES["two_texts"][1]).encode())
