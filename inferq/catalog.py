@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from inferq.errors import OperatorError
+from inferq.head import Kind
 from inferq.tensors.signature import Signature
 
 # Each has two queues, and under one supervisor a batcher.
@@ -32,7 +33,8 @@ class Task(StrEnum):
 class ModelCard:
     """One model: ``spec`` is what ``INFERQ_MODEL`` would say of it, ``signature`` what tensors it takes and gives.
 
-    ``pairs`` says whether it takes two texts; it is None where only its batcher can know.
+    ``pairs`` says whether it takes two texts, ``answers`` what a text is answered with; each is None where only its
+    batcher can know, and the latter for tensors too.
     """
 
     name: str
@@ -40,6 +42,7 @@ class ModelCard:
     task: Task
     signature: Signature | None = None
     pairs: bool | None = False
+    answers: Kind | None = None
 
     @property
     def takes_text(self) -> bool:

@@ -66,10 +66,11 @@ def from_anywhere(settings: Settings) -> Settings:
 
 def card_of(folder: ModelFolder, *, spec: str) -> ModelCard:
     """Return what a folder that was checked says of its model; ``spec`` is what ``INFERQ_MODEL`` would say of it."""
-    task = Task.TENSOR
-    if folder.signature is None:
-        task = Task.EMBEDDING if folder.head.kind is Kind.EMBEDDING else Task.TEXT
-    return ModelCard(name=folder.name, spec=spec, task=task, signature=folder.signature, pairs=folder.pairs)
+    if folder.signature is not None:
+        return ModelCard(name=folder.name, spec=spec, task=Task.TENSOR, signature=folder.signature)
+    answers = folder.head.kind
+    task = Task.EMBEDDING if answers is Kind.EMBEDDING else Task.TEXT
+    return ModelCard(name=folder.name, spec=spec, task=task, pairs=folder.pairs, answers=answers)
 
 
 def _default_card(settings: Settings) -> ModelCard:
@@ -77,9 +78,10 @@ def _default_card(settings: Settings) -> ModelCard:
     path = _place(spec, settings.cache_path)
     if path is not None and path.is_dir():
         return card_of(check(path, name=spec.name), spec=settings.model)
-    # A simulated model takes no pairs; of one that is elsewhere only its batcher knows.
-    pairs = False if spec.kind is ModelKind.SIMULATED else None
-    return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=pairs)
+    # Of one that is elsewhere only its batcher knows.
+    if spec.kind is ModelKind.SIMULATED:
+        return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, answers=Kind.SINGLE)
+    return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=None)
 
 
 def _place(spec: ModelSpec, cache_dir: Path | None) -> Path | None:
