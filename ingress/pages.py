@@ -68,7 +68,8 @@ class Pages:
     """The pages of one deployment.
 
     ``keys`` says whether a page has to ask for a key, ``stream_url`` is what the notifier's addresses begin with,
-    ``broker_ui_url`` where the broker's own page is, if it has one. The chat is told what its ``model`` answers; where tensors are meant, also which, but not where that takes a key to see.
+    ``broker_ui_url`` where the broker's own page is, if it has one. The chat is told what its ``model`` answers;
+    where tensors are meant, also which, but not where that takes a key to see.
     """
 
     def __init__(
