@@ -85,9 +85,10 @@ def _default_card(settings: Settings) -> ModelCard:
     path = _place(spec, settings.cache_path)
     if path is not None and path.is_dir():
         return card_of(check(path, name=spec.name), spec=settings.model)
-    # A simulated model takes no pairs; of one that is elsewhere only its batcher knows.
-    pairs = False if spec.kind is ModelKind.SIMULATED else None
-    return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=pairs)
+    # Of one that is elsewhere only its batcher knows.
+    if spec.kind is ModelKind.SIMULATED:
+        return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, answers=Kind.SINGLE)
+    return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=None)
 
 
 def _place(spec: ModelSpec, cache_dir: Path | None) -> Path | None:

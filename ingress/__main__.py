@@ -151,7 +151,12 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             told["models_without_batcher"] = stats.without_batcher
         return told
 
-    pages = Pages(keys, stream_url=settings.stream_url, broker_ui_url=settings.broker_ui_url)
+    pages = Pages(
+        keys,
+        stream_url=settings.stream_url,
+        broker_ui_url=settings.broker_ui_url,
+        model=catalog.models[catalog.default],
+    )
     letters = Letters(broker, settings.names, keys, visitors)
     app = make_app(parts, metrics, checks, about, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)

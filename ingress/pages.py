@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from inferq.addresses import host_port
+from inferq.catalog import ModelCard
 from inferq.keyring import KeyRing
 
 FOLDER: Final = Path(__file__).parent / "web"
@@ -40,6 +41,7 @@ _HOST: Final = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0
 _NOTHING: Final = re.compile(r"q=0(?:\.0{0,3})?", re.IGNORECASE)
 _FOR_GOOD: Final = "public, max-age=31536000, immutable"
 _ASKED_ANEW: Final = "no-cache"
+_KEYED: Final = {"KEYED": "yes", "INPUTS": ""}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,10 +68,13 @@ class Pages:
     """The pages of one deployment.
 
     ``keys`` says whether a page has to ask for a key, ``stream_url`` is what the notifier's addresses begin with,
-    ``broker_ui_url`` where the broker's own page is, if it has one.
+    ``broker_ui_url`` where the broker's own page is, if it has one. The chat is told what its ``model`` answers;
+    where tensors are meant, also which, but not where that takes a key to see.
     """
 
-    def __init__(self, keys: KeyRing, *, stream_url: str, broker_ui_url: str = "") -> None:
+    def __init__(
+        self, keys: KeyRing, *, stream_url: str, broker_ui_url: str = "", model: ModelCard | None = None
+    ) -> None:
         self._keys = keys
         found = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in _KINDS}
         assets = {name: content for name, content in found.items() if not name.endswith(".html")}
@@ -82,9 +87,9 @@ class Pages:
         self._notifier = None if address.hostname in _EVERYWHERE else _origin(address)
         # A page finds a notifier that listens everywhere at the host that it came from itself.
         notifier = stream_url if self._notifier else f"{self._scheme}://*:{self._port}"
-        told = {"WEB": f"web/{self._version}", "NOTIFIER": notifier, "BROKER_UI": broker_ui_url}
+        told = {"WEB": f"web/{self._version}", "NOTIFIER": notifier, "BROKER_UI": broker_ui_url, **_of(model)}
         self._pages = {
-            (path, keyed): File.of(name, _filled(found[name], told | {"KEYED": "yes" if keyed else "no"}))
+            (path, keyed): File.of(name, _filled(found[name], told | (_KEYED if keyed else {"KEYED": "no"})))
             for path, name in PAGES.items()
             for keyed in (False, True)
         }
@@ -143,6 +148,13 @@ def _origin(address: SplitResult) -> str:
     host = quote(address.hostname or "", safe=":")
     host = f"[{host}]" if ":" in host else host
     return f"{address.scheme}://{host}" + (f":{address.port}" if address.port else "")
+
+
+def _of(model: ModelCard | None) -> dict[str, str]:
+    """Return what the chat is told of its model; nothing where only a batcher can know."""
+    if model is None or model.signature is None:
+        return {"ANSWERS": (model and model.kind) or "", "INPUTS": ""}
+    return {"ANSWERS": "tensors", "INPUTS": "; ".join(port.text for port in model.signature.inputs)}
 
 
 def _filled(template: bytes, told: Mapping[str, str]) -> bytes:

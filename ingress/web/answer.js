@@ -4,6 +4,7 @@ import { company } from "./company.js";
 import { el, put, svg } from "./dom.js";
 import { count, letter, listed, milliseconds, percent } from "./format.js";
 import { shown } from "./lines.js";
+import { answers } from "./place.js";
 import { STAGES, bars, trace } from "./trace.js";
 import { cure, ending, fault } from "./words.js";
 
@@ -19,6 +20,12 @@ export class Answer {
     this.label = el("span", { className: "label" });
     this.score = el("span", { className: "score" });
     this.total = el("span", { className: "total" });
+    // What may have more than one label to tell has its room from the start.
+    this.roomy = !["single_label", ""].includes(answers);
+    this.brief = el("summary", {});
+    this.rest = el("dl", { className: "rest" });
+    this.more = el("details", { hidden: true }, this.brief, this.rest);
+    this.result = el("div", { className: "result", hidden: !this.roomy }, this.more);
     this.picture = svg("svg", { class: "trace", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
     this.figures = new Map(STAGES.map(({ key }) => [key, el("dd", {}, "–")]));
     this.rows = new Map();
@@ -36,6 +43,7 @@ export class Answer {
       "div",
       { className: "answer" },
       el("div", { className: "head" }, this.label, this.score, this.company, this.total),
+      this.result,
       el("div", { className: "body" }, this.tracing, this.trouble),
     );
     this.element = el("li", { className: "line" }, el("p", { className: "said" }, el("span", { className: "unseen" }, "You: "), el("span", { dir: "auto" }, this.line.text)), this.card);
@@ -46,7 +54,8 @@ export class Answer {
     const now = shown(this.line, busy);
     put(this.label, now.label);
     this.label.dataset.tone = now.tone;
-    put(this.score, now.score === undefined ? "" : percent(now.score));
+    put(this.score, now.score === undefined ? (now.figure ?? "") : percent(now.score));
+    this.show_result(now);
     this.card.classList.toggle("waiting", ["sending", "queued", "running"].includes(now.state));
     this.card.dataset.state = now.state;
     const [strong, text] = this.wrong(now.state);
@@ -54,6 +63,15 @@ export class Answer {
     this.trouble.replaceChildren(...(strong ? [el("strong", {}, strong), " "] : []), text);
     this.tracing.toggleAttribute("data-away", !this.trouble.hidden);
     this.show_trace();
+  }
+
+  /** Show what a result has beside its label: a line, and all of it for who opens that. */
+  show_result({ brief = "", rows = [] }) {
+    this.result.hidden = !this.roomy && brief === "";
+    this.more.hidden = brief === "";
+    if (brief === this.brief.textContent) return;
+    put(this.brief, brief);
+    this.rest.replaceChildren(...rows.map(([name, text]) => el("div", {}, el("dt", { dir: "auto" }, name), el("dd", {}, text))));
   }
 
   /** What is wrong, and what to do; both empty where nothing is. */

@@ -14,6 +14,7 @@ import { key, key_dialog } from "./key.js";
 import { shown, unfinished } from "./lines.js";
 import * as place from "./place.js";
 import { Push } from "./push.js";
+import { show_refusal } from "./refusal.js";
 import { Sending } from "./sending.js";
 import { Shelf } from "./shelf.js";
 import { Sidebar } from "./sidebar.js";
@@ -53,7 +54,8 @@ const sidebar = new Sidebar({ open, fresh, remove, remove_all });
 const composer = new Composer(send);
 
 function start() {
-  show_examples(send);
+  if (place.answers === "tensors") show_refusal(composer);
+  else show_examples(send);
   at("key-button").hidden = !place.keyed;
   at("key-button").addEventListener("click", () => ask_key());
   addEventListener("storage", kept_elsewhere);
@@ -187,8 +189,9 @@ function line_changed(line, arrived) {
     view.show_line(line);
     if (arrived !== null) measure(arrived);
     if (!unfinished(line)) {
-      const { label, score } = shown(line, false);
-      announce(`Line ${turn.lines.indexOf(line) + 1}: ${label}${score === undefined ? "" : `, ${percent(score)}`}.`);
+      const { label, score, figure } = shown(line, false);
+      const more = score === undefined ? figure : percent(score);
+      announce(`Line ${turn.lines.indexOf(line) + 1}: ${label}${more ? `, ${more}` : ""}.`);
     }
   }
   if (owners.has(line)) keep(owners.get(line));

@@ -31,6 +31,13 @@ export class Composer {
     this.box.focus();
   }
 
+  /** Take nothing at all, and say why, and with `hint` what there is instead. */
+  close(why, ...hint) {
+    this.box.disabled = true;
+    this.box.placeholder = why;
+    at("composer-hint").replaceChildren(...hint);
+  }
+
   submit() {
     const texts = split(this.box.value);
     if (this.weigh()) announce(at("count").textContent);

@@ -2,8 +2,8 @@
 
 import { count, milliseconds, percent } from "./format.js";
 
-/** The tiles in the order in which the page has them: `value` and perhaps a `tone`. */
-export function tiles({ queue, batches, cache, batchers }) {
+/** The tiles in the order in which the page has them: `value` and perhaps a `tone`. `unserved` are models without a batcher. */
+export function tiles({ queue, batches, cache, batchers, unserved = [] }) {
   const looked = cache.hits + cache.misses;
   const away = batchers.filter((one) => tone(one.state) !== "good").length;
   return [
@@ -13,12 +13,12 @@ export function tiles({ queue, batches, cache, batchers }) {
     { value: batches.count ? (batches.jobs / batches.count).toFixed(1) : "–" },
     { value: batches.padded_tokens ? percent(1 - batches.tokens / batches.padded_tokens) : "–" },
     { value: looked ? percent(cache.hits / looked) : "–" },
-    { value: away ? `${batchers.length - away} of ${batchers.length}` : number(batchers.length), tone: batchers.length && !away ? "" : "bad" },
+    { value: away ? `${batchers.length - away} of ${batchers.length}` : number(batchers.length), tone: batchers.length && !away && !unserved.length ? "" : "bad" },
     { value: number(queue.dead), tone: queue.dead ? "bad" : "" },
   ];
 }
 
-/** How a batcher's state is to be taken. */
+/** How a batcher's state is to be taken: one that loads, restarts its engine, or rests behind an open breaker takes no work for now. */
 export function tone(state) {
   if (state === "gone") return "bad";
   return ["idle", "busy"].includes(state) ? "good" : "warn";

@@ -10,12 +10,16 @@ import { key, key_dialog } from "./key.js";
 import { Letters } from "./letters.js";
 import * as place from "./place.js";
 import { wait_s } from "./retry.js";
+import { belongings, overview, standing } from "./standing.js";
 import { fault } from "./words.js";
 
 const EVERY_MS = 2_000;
 
 let samples = [];
 let batchers = [];
+let routing = null;
+/** The models without a batcher; null where there is one model alone, so that nobody need ask. */
+let unserved = [];
 let timer = null;
 let failures = 0;
 
@@ -53,6 +57,7 @@ async function ask() {
   if (answer.ok) {
     failures = 0;
     told("open", "live");
+    await ask_unserved();
     show(answer.body);
     next(EVERY_MS);
     return;
@@ -65,8 +70,18 @@ async function ask() {
   failures += 1;
   const last = samples.at(-1);
   const stale = last ? ` What is shown is of ${new Date(last.at).toLocaleTimeString()}.` : "";
+  // The short form needs nothing that could be away.
+  const short = answer.status === 503 ? await call("stats") : null;
+  if (short?.ok) show_standing(overview(short.body));
   told("waiting", "no answer", `${fault(answer.problem)}.${stale} It is asked for again by itself.`);
   next(wait_s(Math.min(failures, 4), answer.retry_after_s) * 1000);
+}
+
+/** Ask which models have no batcher: readiness says it, where there are several. */
+async function ask_unserved() {
+  if (unserved === null) return;
+  const answer = await call("readyz");
+  if (answer.ok) unserved = answer.body.models_without_batcher ?? null;
 }
 
 function told(state, text, wrong = "") {
@@ -77,10 +92,12 @@ function told(state, text, wrong = "") {
 
 function show(stats) {
   const { queue, batches } = stats;
+  routing = stats.routing;
   batchers = roster(batchers, stats.batchers, Date.now());
   samples = add(samples, { at: Date.now(), arrivals: queue.arrival_rate, ended: queue.drain_rate, depth: queue.depth });
   show_charts();
-  show_tiles(tiles({ ...stats, batchers }));
+  show_tiles(tiles({ ...stats, batchers, unserved: unserved ?? [] }));
+  show_standing(standing(stats));
   draw_bars(at("sizes"), sizes(batches.size_histogram), sizes_text(batches));
   put(at("sizes-text"), sizes_text(batches));
   rows(at("latency"), latencies(stats.latency_ms));
@@ -106,7 +123,18 @@ function show_tiles(found) {
   });
 }
 
+/** Lines that stay the same are left alone, and so is who reads them. */
+function show_standing(lines) {
+  const shown = JSON.stringify(lines);
+  if (at("standing").dataset.shown === shown) return;
+  at("standing").dataset.shown = shown;
+  at("standing").replaceChildren(...lines.map(({ text, tone: how }) => el("li", { "data-tone": how }, text)));
+}
+
 function show_batchers() {
+  const none = (unserved ?? []).map((model) =>
+    el("li", { "data-tone": "bad" }, el("p", {}, el("span", { className: "state", "data-tone": "bad" }, "no batcher"), " ", el("code", { title: model }, model)), el("p", {}, "a model that nobody serves"), el("p", { className: "quiet" }, "Its jobs wait until somebody does.")),
+  );
   const shown = batchers.map((one) =>
     el(
       "li",
@@ -114,10 +142,11 @@ function show_batchers() {
       el("p", {}, el("span", { className: "state", "data-tone": tone(one.state) }, one.state), " ", el("code", { title: one.id }, one.id)),
       el("p", { title: `${one.precision}, ${one.layout}` }, ...joined([one.fallback_reason ? el("span", { title: one.fallback_reason }, `${one.device} (no CUDA)`) : one.device, one.model, one.precision, one.layout])),
       el("p", { className: "quiet" }, one.state === "gone" ? `last heard of ${moment(one.heard)}` : `last progress ${one.last_progress_s.toFixed(1)} s ago`),
+      el("p", { className: "quiet" }, one.state === "gone" ? "" : belongings(one, routing)),
     ),
   );
   // A list that was scrolled stays where it was, as long as it is as long.
-  at("batchers").replaceChildren(...(batchers.some((one) => one.state !== "gone") ? [] : [el("li", { className: "none" }, "No batcher is alive: jobs wait until one is.")]), ...shown);
+  at("batchers").replaceChildren(...(batchers.some((one) => one.state !== "gone") ? [] : [el("li", { className: "none" }, "No batcher is alive: jobs wait until one is.")]), ...none, ...shown);
 }
 
 function joined(parts) {

@@ -5,6 +5,7 @@ import { passes, summary } from "./company.js";
 import { el, put } from "./dom.js";
 import { count, moment } from "./format.js";
 import { unfinished, unsent } from "./lines.js";
+import { answers } from "./place.js";
 
 export class TurnView {
   /** `sending` returns the turn's sending, or null; `again` is called to send what was not accepted. */
@@ -59,7 +60,7 @@ export class TurnView {
   show_foot(busy) {
     const left = this.turn.lines.filter(unsent).length;
     this.tick();
-    this.again.hidden = left === 0 || busy || !this.countdown.hidden;
+    this.again.hidden = left === 0 || busy || answers === "tensors" || !this.countdown.hidden;
     put(this.again, `Send ${left === this.turn.lines.length ? "again" : `the ${count(left, "line")} again`}`);
     put(this.took, this.said(left));
   }

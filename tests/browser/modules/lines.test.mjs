@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { learn, line, shown, split, unfinished, unsent } from "../../../ingress/web/lines.js";
+import { MOST } from "../../../ingress/web/results.js";
 
 const accepted = () => Object.assign(line("x"), { job_id: "1" });
 
@@ -33,8 +34,15 @@ test("what is shown says the state in words, and a label is shown as it came", (
   const done = (result) => shown({ ...accepted(), record: { status: "done", seq: 3, result } }, false);
   assert.deepEqual(done({ label: "NEGATIVE", score: 0.9 }), { state: "done", label: "NEGATIVE", tone: "bad", score: 0.9 });
   assert.equal(done({ label: "constructor", score: 1 }).tone, "");
-  assert.equal(done([1, 2]).label, "[1,2]");
-  assert.equal(done(null).label, "null");
+  assert.equal(done([1, 2]).label, "done");
+  assert.equal(done(null).label, "done");
+});
+
+test("of a long vector the first numbers are kept, and how many there are", () => {
+  const one = accepted();
+  learn(one, { seq: 3, status: "done", result: { embedding: Array(768).fill(0.5), truncated: false } });
+  assert.equal(one.record.result.embedding.length, MOST);
+  assert.match(shown(one, false).brief, /^768 dimensions: 0.5, /);
 });
 
 test("empty lines are none", () => {

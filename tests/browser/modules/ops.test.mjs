@@ -74,13 +74,16 @@ test("what was never measured is a dash, and no batcher is a bad sign", () => {
   const values = tiles(STATS).map((tile) => tile.value);
   assert.deepEqual(values, ["1,234", "150/s", "10.0/s", "–", "–", "–", "0", "0"]);
   assert.equal(tiles(STATS)[6].tone, "bad");
+  const batchers = [{ state: "idle" }];
+  assert.equal(tiles({ ...STATS, batchers })[6].tone, "");
+  assert.equal(tiles({ ...STATS, batchers, unserved: ["mlp"] })[6].tone, "bad");
 });
 
 test("padding, batch size and cache are shares of what there was", () => {
   const batches = { ...BATCHES, count: 4, jobs: 10, tokens: 75, padded_tokens: 100 };
   const busy = { ...STATS, batches, cache: { hits: 1, misses: 3 }, batchers: [{ state: "busy" }, { state: "loading" }] };
   assert.deepEqual(tiles(busy).slice(3, 7).map((tile) => tile.value), ["2.5", "25.0 %", "25.0 %", "1 of 2"]);
-  assert.deepEqual(["idle", "busy", "loading", "restarting", "constructor", "gone"].map(tone), ["good", "good", "warn", "warn", "warn", "bad"]);
+  assert.deepEqual(["idle", "busy", "loading", "restarting", "resting", "constructor", "gone"].map(tone), ["good", "good", "warn", "warn", "warn", "warn", "bad"]);
 });
 
 test("a histogram shows every size up to the largest, and never more bars than can be told apart", () => {

@@ -7,6 +7,7 @@ import pytest
 
 from inferq.catalog import Task
 from inferq.errors import OperatorError
+from inferq.head import Kind
 from inferq.hubcache import HubCache, models_dir
 from inferq.modelsroot import from_anywhere, model_names, read_catalog, served_spec
 from inferq.settings import Settings, load
@@ -53,6 +54,7 @@ def test_the_default_model_may_take_tensors(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "mlp", MODELS["mlp"][0]())
     found = read_catalog(settings(model=str(folder)))
     assert found.default_tensor is found.models["mlp"]
+    assert found.models["mlp"].answers is None
     elsewhere = read_catalog(settings(model=str(tmp_path / "gone" / "mlp")))
     assert elsewhere.models["mlp"].task is Task.TEXT
 
@@ -133,13 +135,14 @@ def test_what_a_text_model_answers_and_takes(tmp_path: Path) -> None:
         tmp_path / "multi", labels=("a", "b"), pairs=False, problem_type="multi_label_classification"
     )
     found = read_catalog(settings(models=str(tmp_path))).models
-    assert {name: (card.task, card.pairs) for name, card in found.items()} == {
-        "builtin": (Task.TEXT, True),
-        "mean": (Task.EMBEDDING, True),
-        "multi": (Task.TEXT, False),
+    assert {name: (card.task, card.pairs, card.kind) for name, card in found.items()} == {
+        "builtin": (Task.TEXT, True, Kind.SINGLE),
+        "mean": (Task.EMBEDDING, True, Kind.EMBEDDING),
+        "multi": (Task.TEXT, False, Kind.MULTI),
     }
     assert all(card.takes_text for card in found.values())
-    assert read_catalog(settings(model="simulated:1,1")).models["simulated"].pairs is False
+    simulated = read_catalog(settings(model="simulated:1,1")).models["simulated"]
+    assert (simulated.pairs, simulated.answers) == (False, Kind.SINGLE)
     make_encoder(tmp_path / "plain")
     with pytest.raises(OperatorError, match=r"say in inferq\.json"):
         read_catalog(settings(models=str(tmp_path)))
@@ -150,7 +153,7 @@ def test_a_model_of_the_hub_is_known_once_it_is_here(tmp_path: Path, spec: str) 
     """Where it has been downloaded its folder is read; before that only its batcher can say."""
     given = settings(model=spec, cache_dir=str(tmp_path))
     (unknown,) = read_catalog(given).models.values()
-    assert (unknown.task, unknown.pairs) == (Task.TEXT, None)
+    assert (unknown.task, unknown.pairs, unknown.answers) == (Task.TEXT, None, None)
     cache = HubCache(root=models_dir(tmp_path), repo="owner/minilm")
     make_encoder(cache.folder("a" * 40), modules=("Transformer", "Pooling"))
     for revision in ("main", "v1"):

@@ -9,16 +9,22 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from inferq.catalog import ModelCard, Task
+from inferq.head import Kind
 from inferq.keyring import KeyRing
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.signature import Port, Signature
 from ingress.pages import FOLDER, Pages, takes_gzip
 
 STREAMS = "ws://127.0.0.1:8081"
 MOST_BYTES = 150_000
 
 
-def calling(*, keys: str = "", stream_url: str = STREAMS) -> httpx.AsyncClient:
+def calling(
+    *, keys: str = "", stream_url: str = STREAMS, model: ModelCard | None = None
+) -> httpx.AsyncClient:
     """Return a client of the routes that takes nothing compressed unless it says so."""
-    app = Starlette(routes=list(Pages(KeyRing(keys), stream_url=stream_url).routes()))
+    app = Starlette(routes=list(Pages(KeyRing(keys), stream_url=stream_url, model=model).routes()))
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app),
         base_url="http://inferq.example:8080",
@@ -187,6 +193,34 @@ async def test_what_is_not_there_is_not_found() -> None:
             "/index.html",
         ):
             assert (await client.get(wrong)).status_code == 404, wrong
+
+
+@pytest.mark.parametrize("kind", [*Kind, None])
+async def test_the_chat_is_told_what_a_text_is_answered_with(kind: Kind | None) -> None:
+    """Each kind by its name; nothing where only a batcher can know."""
+    card = ModelCard(name="m", spec="m", task=Task.TEXT, answers=kind)
+    async with calling(model=card) as client:
+        page = (await client.get("/")).text
+    assert f'<meta name="inferq-answers" content="{kind or ""}">' in page
+    assert '<meta name="inferq-inputs" content="">' in page
+
+
+async def test_the_chat_is_told_of_tensors_and_by_name_where_no_key_is_needed() -> None:
+    """A model that takes no text says so to everybody, and what it takes to those who could see it anyway."""
+    ports = (
+        Port(name='a"<b>', datatype=Datatype.FP32, shape=(None, 4)),
+        Port(name="c", datatype=Datatype.INT64, shape=None),
+    )
+    signature = Signature(inputs=ports, outputs=(), shared=True)
+    card = ModelCard(name="m", spec="m", task=Task.TENSOR, signature=signature)
+    async with calling(model=card) as client:
+        page = (await client.get("/")).text
+    assert '<meta name="inferq-answers" content="tensors">' in page
+    assert 'content="a&quot;&lt;b&gt; FP32 [-1, 4]; c INT64 of any shape"' in page
+    async with calling(model=card, keys=f"me:{secrets.token_hex(16)}") as client:
+        page = (await client.get("/")).text
+    assert '<meta name="inferq-answers" content="tensors">' in page
+    assert '<meta name="inferq-inputs" content="">' in page
 
 
 def test_the_files_name_no_other_host() -> None:
