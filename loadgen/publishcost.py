@@ -7,11 +7,13 @@ publishing process alone.
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from inferq.rabbitnode import PrivateRabbit
+from inferq.valkey import EmbeddedValkey
 from loadgen.childwork import ask
 from loadgen.figures import Figure, at_least, at_most
 from loadgen.publishing import AIO_PIKA, OURS, Published, Publishing
@@ -32,31 +34,36 @@ async def rounds(*, count: int, jobs: int, in_flight: int = 64, say: Callable[[s
     """Publish ``jobs`` by each side ``count`` times, in turn, to a private node of its own.
 
     Raises:
-        OperatorError: the node does not start.
+        OperatorError: the node, or the Redis beside it, does not start.
     """
     found = []
-    with tempfile.TemporaryDirectory(prefix="inferq-bench-") as folder:
-        node = PrivateRabbit(Path(folder) / "rabbit")
-        try:
-            await node.start()
-            for number in range(count):
-                sides = (OURS, AIO_PIKA) if number % 2 == 0 else (AIO_PIKA, OURS)
-                runs = {}
-                for side in sides:
-                    order = Publishing(
-                        url=node.url, by=side, jobs=jobs, in_flight=in_flight, broker=node.pid or 0
-                    )
-                    runs[side] = await ask("loadgen.publishing", order, Published, within_s=WITHIN_S)
-                say(
-                    f"publish, round {number + 1} of {count}: "
-                    + ", ".join(
-                        f"{side} {run.per_s:.0f}/s, {run.cpu_us:.1f} us ({run.broker_cpu_us:.0f} us of the broker)"
-                        for side, run in runs.items()
-                    )
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="inferq-bench-")))
+        node, valkey = PrivateRabbit(folder / "rabbit"), EmbeddedValkey(folder / "valkey")
+        for server in (valkey, node):
+            stack.push_async_callback(server.stop)
+            await server.start()
+        for number in range(count):
+            sides = (OURS, AIO_PIKA) if number % 2 == 0 else (AIO_PIKA, OURS)
+            runs = {}
+            for side in sides:
+                order = Publishing(
+                    url=node.url,
+                    redis_url=valkey.url,
+                    by=side,
+                    jobs=jobs,
+                    in_flight=in_flight,
+                    broker=node.pid or 0,
                 )
-                found.append(Round(runs=runs))
-        finally:
-            await node.stop()
+                runs[side] = await ask("loadgen.publishing", order, Published, within_s=WITHIN_S)
+            say(
+                f"publish, round {number + 1} of {count}: "
+                + ", ".join(
+                    f"{side} {run.per_s:.0f}/s, {run.cpu_us:.1f} us ({run.broker_cpu_us:.0f} us of the broker)"
+                    for side, run in runs.items()
+                )
+            )
+            found.append(Round(runs=runs))
     return found
 
 

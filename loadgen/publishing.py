@@ -29,8 +29,6 @@ AIO_PIKA: Final = "aio-pika"
 BROKER: Final = "broker"
 WITHIN_S: Final = 120.0
 WARM_JOBS: Final = 1_000
-# Never asked: publishing a message again has to do with the broker alone.
-NO_REDIS: Final = "redis://127.0.0.1:1/0"
 # About the length of the snippets that the benchmarks send.
 TEXT: Final = (
     "a film of quiet power, even if the last third of it never quite finds its way back to the beginning"
@@ -42,10 +40,12 @@ Publish = Callable[[str, bytes], Awaitable[object]]
 class Publishing(msgspec.Struct, frozen=True, kw_only=True):
     """What to publish: ``by`` is ours or aio-pika; ``in_flight`` publishes wait for their confirms at a time.
 
-    ``broker`` is the broker's process, whose CPU is read too.
+    ``broker`` is the broker's process, whose CPU is read too. Redis is asked at the opening alone: publishing a message
+    again has to do with the broker alone.
     """
 
     url: str
+    redis_url: str
     by: str
     jobs: int
     in_flight: int = 64
@@ -84,7 +84,7 @@ async def published(order: Publishing) -> Published:
     """
     names = Names()
     limit_jobs = 2 * (order.jobs + WARM_JOBS)
-    redis = connect(NO_REDIS)
+    redis = connect(order.redis_url)
     store = Store(redis, names, job_ttl_s=3600, result_ttl_s=600)
     broker = RabbitBroker(order.url, store, names.queues(), limit_jobs=limit_jobs)
     try:

@@ -161,15 +161,15 @@ async def test_a_generator_says_why_it_gives_up(module: str, answers: list[bytes
             await ask(module, order, kind, within_s=30)
 
 
-async def test_generators_without_a_server_say_so() -> None:
+async def test_generators_without_a_server_say_so(valkey_url: str) -> None:
     """As an error that a benchmark reports."""
     url = f"http://{LOOPBACK}:{free_port()}"
     with pytest.raises(ConnectionError, match=r"closed loop: .*refused"):
         await ask("loadgen.closedloop", Closed(url=url, texts=100), Rate, within_s=30)
     with pytest.raises(ConnectionError, match=r"open loop: .*refused"):
         await ask("loadgen.timedload", Timed(url=url, rate=10.0, seconds=0.1), Seen, within_s=30)
-    order = Publishing(url=f"amqp://{LOOPBACK}:{free_port()}", by="ours", jobs=1)
-    with pytest.raises(ConnectionError, match="publishing: "):
+    order = Publishing(url=f"amqp://{LOOPBACK}:{free_port()}", redis_url=valkey_url, by="ours", jobs=1)
+    with pytest.raises(ConnectionError, match="publishing: the broker amqp:"):
         await ask("loadgen.publishing", order, Published, within_s=30)
 
 
