@@ -14,6 +14,7 @@ REASONS: Final = {
     "needs Docker": r"^ *docker ",
     "takes minutes": r"^bash scripts/benchmark\.sh|-m loadgen (?:sweep|cache|--cache-test)",
     "needs servers of yours": r"INFERQ_(?:REDIS|BROKER)_URL=\w+://[\w.]+\.internal",
+    "needs a GPU": r"^bash deploy/gpu-check\.sh$|\bINFERQ_DEVICE=cuda\b",
     "needs a model of yours": r"\./models\b|\bmodel\"?(?:: |=)\"mlp\"",
     "runs until Ctrl-C": r"make run$",
 }

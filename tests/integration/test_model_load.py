@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,12 +177,10 @@ def test_a_layout_that_does_not_open_is_taken_back(tiny: Path, monkeypatch: pyte
     """When a session fails to open, those that were closed for it come back."""
     model = OnnxModel(check(tiny, name="tiny"), device="cpu")
 
-    def no_threads(
-        path: Path, *, device: str, threads: int, spin: bool = False
-    ) -> session_module.OnnxSession:
+    def no_threads(path: Path, *, threads: int, **options: Any) -> session_module.OnnxSession:
         if threads > 1:
             raise OperatorError("no threads to be had")
-        return session_module.OnnxSession(path, device=device, threads=threads, spin=spin)
+        return session_module.OnnxSession(path, threads=threads, **options)
 
     monkeypatch.setattr(model_module, "OnnxSession", no_threads)
     with pytest.raises(LayoutRefused, match="layout 1 x 2: no threads to be had"):

@@ -260,7 +260,8 @@ def test_whatever_happens_it_keeps_to_its_table(limits: Limits, events: list[tup
             assert event == "bad"
         if seen.state is State.CLOSED:
             assert 1 <= breaker.failures_left() <= limits.failures
-        assert breaker.half_open_in_s(seen.now_s) <= limits.open_ms / 1000
+        # But for what is lost where a moment is added and taken away again.
+        assert breaker.half_open_in_s(seen.now_s) <= limits.open_ms / 1000 + 1e-6
     turns = list(zip(seen.turned, seen.turned[1:], strict=False))
     assert set(turns) <= ALLOWED
     assert breaker.opened >= sum(after is State.OPEN for _, after in turns)
