@@ -31,6 +31,14 @@ def settings_for(broker: str, request: pytest.FixtureRequest) -> dict[str, str]:
     return {}
 
 
+@pytest.fixture(autouse=True)
+def shared_node(request: pytest.FixtureRequest) -> None:
+    """Start the shared RabbitMQ for a test on it before the test's own loop runs, in which that cannot be done."""
+    found = getattr(request.node, "callspec", None)
+    if found is not None and "rabbitmq" in found.params.values():
+        request.getfixturevalue("rabbit_url")
+
+
 @pytest.fixture(scope="session")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """The shared pipeline: Streams, a simulated model that can be told to fail."""
