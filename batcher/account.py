@@ -67,7 +67,13 @@ def account(
 
 
 def health(
-    entry: BatcherBeat, tally: Tally, *, engine: Engine | None, reason: str, depth: int | None
+    entry: BatcherBeat,
+    tally: Tally,
+    *,
+    engine: Engine | None,
+    assembly: Assembly | None,
+    reason: str,
+    depth: int | None,
 ) -> Health:
     """Return how the batcher of this heartbeat is; ``reason`` says what is not well, ``depth`` how many jobs wait."""
     return Health(
@@ -83,7 +89,7 @@ def health(
         model=entry.model,
         device=entry.device,
         digest=entry.digest,
-        jobs_in_hand=len(entry.held),
+        jobs_in_hand=assembly.worker.in_hand if assembly is not None else 0,
         queue_depth=depth,
         queue_lag_ms=tally.lag_ms,
         last_progress_s=entry.last_progress_s,
@@ -99,4 +105,4 @@ def _state(engine: Engine | None, assembly: Assembly | None) -> str:
         return "resting"
     if not engine.ready:
         return "restarting"
-    return "idle" if assembly.worker.idle else "busy"
+    return "busy" if assembly.worker.in_hand else "idle"

@@ -13,6 +13,7 @@ from batcher.cost import CostModel
 from batcher.engine import Engine
 from batcher.enginecircuit import CANARY, NAME, Canary, EngineCircuit
 from batcher.fitting import Fitting
+from batcher.frames import MAX_FRAME_BYTES
 from batcher.intake import Intake
 from batcher.item import Item
 from batcher.ledger import Ledger
@@ -24,10 +25,10 @@ from batcher.shapes import Shapes, shapes_of
 from batcher.tally import Tally
 from batcher.task import Task
 from batcher.tensortask import TensorTask
-from batcher.texttask import TextTask
+from batcher.texttask import TextTask, check_size
 from batcher.tokenizer import TextTokenizer
 from batcher.warmup import Warmth, warm_up
-from batcher.wire import MAX_FRAME_BYTES, Load, Loaded
+from batcher.wire import Load, Loaded
 from batcher.worker import Worker
 from inferq.circuit import Circuit
 from inferq.cpus import available_cpus
@@ -59,6 +60,7 @@ class Assembly:
     circuit: EngineCircuit
     planner: Planner[Item]
     cache: ResultCache
+    intake: Intake
     worker: Worker
 
 
@@ -133,18 +135,19 @@ async def assemble(
         canary=canary,
         limit_ms=lambda wide: patience.most_ms(planner.predicted_ms(1, canary_length, wide=wide)),
     )
+    intake = Intake(
+        task=task,
+        tally=tally,
+        cache=None if settings.cache == "off" else cache,
+        model_digest=loaded.digest,
+        precision=settings.precision,
+        slo_ms=settings.slo_ms,
+        clock=time.monotonic,
+        shapes=engine.shapes,
+    )
     worker = Worker(
         planner=planner,
-        intake=Intake(
-            task=task,
-            tally=tally,
-            cache=None if settings.cache == "off" else cache,
-            model_digest=loaded.digest,
-            precision=settings.precision,
-            slo_ms=settings.slo_ms,
-            clock=time.monotonic,
-            shapes=engine.shapes,
-        ),
+        intake=intake,
         task=task,
         ledger=ledger,
         settler=Settler(
@@ -168,6 +171,7 @@ async def assemble(
         circuit=circuit,
         planner=planner,
         cache=cache,
+        intake=intake,
         worker=worker,
     )
 
@@ -190,7 +194,8 @@ def make_engine(settings: Settings, folder: ModelFolder | None, reader: Reader) 
 
 def _task(settings: Settings, engine: Engine, reader: Reader, loaded: Loaded) -> Task:
     if not isinstance(reader, Signature):
-        return TextTask(engine, reader, loaded.labels)
+        check_size(loaded.head, loaded.width, loaded.labels, max_output_bytes=settings.max_output_bytes)
+        return TextTask(engine, reader, loaded.labels, loaded.head)
     return TensorTask(
         engine, reader, max_input_bytes=settings.max_input_bytes, max_output_bytes=settings.max_output_bytes
     )

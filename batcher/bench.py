@@ -49,13 +49,20 @@ class _Watched(Engine):
     def expect(self, expected_s: float) -> None:
         self._started_s, self._expected_s = time.perf_counter(), expected_s
 
-    async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
+    async def run(
+        self,
+        rows: Sequence[Sequence[int]],
+        *,
+        timeout_ms: float,
+        wide: bool = False,
+        types: Sequence[Sequence[int]] = (),
+    ) -> Answer:
         shape = f"{len(rows)} x {counted(len(rows[0]), 'token')}"
         gone_s = time.perf_counter() - self._started_s
         # Never at its end before it is: the time is a guess
         done = min(int(1000 * gone_s / self._expected_s), 990)
         self._progress(f"layout {self.layout.text}: {shape}", done, 1000)
-        return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
+        return await super().run(rows, timeout_ms=timeout_ms, wide=wide, types=types)
 
 
 async def measure(arguments: argparse.Namespace) -> Report:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from batcher.item import Item
+from batcher.item import Item, tell
 from batcher.ledger import MAX_DETAIL, Ledger
+from batcher.outcome import Outcome
 from batcher.tally import Tally
 from inferq.jobs import FINAL, ErrorCode, JobError, Status, decode_record
 from inferq.messages import DeadLetter, Delivery, dead_letter, job_id_of
@@ -29,6 +30,9 @@ class Undertaker:
 
     async def fail(self, item: Item, code: ErrorCode, detail: str) -> None:
         """Fail a job for good, without a dead letter, and ack."""
+        if item.tell is not None:
+            _tell(item, code, detail)
+            return
         step = fail(item.job_id, code, detail[:MAX_DETAIL], origin=item.origin)
         (moved,) = await self._ledger.apply([step])
         self._tally.ended(Status.FAILED, int(moved.applied))
@@ -37,6 +41,13 @@ class Undertaker:
     async def charge(self, item: Item, code: ErrorCode, detail: str) -> bool:
         """Charge an attempt; return whether the job may be tried again. If not, it is failed and buried."""
         attempt = item.charges + 1
+        if item.tell is not None:
+            item.charges = attempt
+            if again := attempt < self._max_attempts and not item.abandoned:
+                _log.warning("burying.attempt_charged", job_id=item.job_id, code=code, charges=attempt)
+            else:
+                _tell(item, code, f"{detail}; {counted(attempt, 'attempt was', 'attempts were')} used up")
+            return again
         entry = charge_entry(attempt=attempt, code=code, batcher=self._id, at_ms=int(wall_ms()))
         if attempt < self._max_attempts:
             step = give_back(item.job_id, origin=item.origin, charge=True, history=entry)
@@ -119,3 +130,8 @@ class Undertaker:
             await self._ledger.persist(lambda: self._ledger.store.buried(job_id))
         await self._ledger.consumer.ack(held[1:])
         _log.error("burying.dead_lettered", job_id=job_id, code=code)
+
+
+def _tell(item: Item, code: ErrorCode, detail: str) -> None:
+    error = JobError(code=code, detail=detail[:MAX_DETAIL])
+    tell(item, Outcome(result=error, batch=None, inference_ms=0.0, ended_ms=wall_ms()))

@@ -13,13 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from batcher.drift import Drift, keep, kept, measure
-from batcher.model import Model, load, model_file
-from batcher.scores import scores
+from batcher.model import Model, load
+from batcher.rowdrift import RowDrift, row_drift
 from batcher.tensorcheck import tensor_lines, tensor_report
+from batcher.texttask import labelled
 from batcher.tokenizer import InputRefused, TextTokenizer, open_tokenizer
 from batcher.wire import pack_run
 from inferq.errors import OperatorError
-from inferq.modelfolder import MODEL_FILES, digest, resolve
+from inferq.head import Kind
+from inferq.modelfolder import MODEL_FILES, digest, precision_file, resolve
 from inferq.modelspec import ModelSpec, parse
 from inferq.onnxfile import fused_attention
 from inferq.plurals import counted
@@ -27,6 +29,8 @@ from inferq.precision import note
 from inferq.progresspipe import reporter
 
 SAMPLES: Final = ("I loved it", "terrible service")
+# Of an embedding's numbers.
+_SHOWN: Final = 4
 
 
 def report(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -42,7 +46,10 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
     )
     found: dict[str, Any] = {
         "model": spec.name,
-        "task": "text",
+        "task": "embedding" if model.head.kind is Kind.EMBEDDING else "text",
+        "answers_with": model.head.text,
+        "dimensions": model.width if model.head.kind is Kind.EMBEDDING else None,
+        "pairs": tokenizer.pairs,
         "folder": None,
         "note": None,
         "digest": spec.text,
@@ -57,14 +64,25 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
         "max_length": min(model.max_length, tokenizer.max_length),
         "answers": [_answer(model, tokenizer, text) for text in arguments.text or SAMPLES],
         "drift": None,
+        "row_drift": None,
     }
     if folder is None:
         return found
-    device = model.device
+    device, kind = model.device, model.head.kind
     # Its memory is needed for the comparison
     del model
     drift = None
-    if arguments.precision != "fp32":
+    rows = None
+    if arguments.precision != "fp32" and kind is not Kind.SINGLE:
+        rows = row_drift(
+            spec,
+            folder,
+            tokenizer,
+            precision=arguments.precision,
+            device=arguments.device,
+            progress=progress,
+        )
+    if arguments.precision != "fp32" and kind is Kind.SINGLE:
         drift = kept(folder, arguments.precision)
         if drift is None or drift.device != device:
             drift = measure(
@@ -77,7 +95,7 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
             )
             if arguments.keep_drift:
                 keep(folder, drift)
-    file = model_file(folder, arguments.precision)
+    file = precision_file(folder, arguments.precision)
     return found | {
         "folder": str(folder.path),
         "note": folder.note,
@@ -86,6 +104,7 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
         "fused_attention": fused_attention(file),
         "precision_note": note(arguments.precision, device),
         "drift": msgspec.to_builtins(drift),
+        "row_drift": msgspec.to_builtins(rows),
     }
 
 
@@ -113,8 +132,14 @@ def model_parser(prog: str, description: str) -> argparse.ArgumentParser:
 def _answer(model: Model, tokenizer: TextTokenizer, text: str) -> dict[str, Any]:
     try:
         encoded = tokenizer.encode(text)
-        logits = model.run(*pack_run(0, [encoded.ids], pad_id=tokenizer.pad_id).arrays())
-        return {"text": text, **scores(logits[0].tolist(), model.labels), "truncated": encoded.truncated}
+        row = model.run(*pack_run(0, [encoded.ids], pad_id=tokenizer.pad_id).arrays())[0]
+        if model.head.kind is Kind.EMBEDDING:
+            shown = {"embedding": row[:_SHOWN].tolist(), "truncated": encoded.truncated}
+        else:
+            shown = msgspec.to_builtins(
+                labelled(row.tolist(), model.labels, model.head, truncated=encoded.truncated)
+            )
+        return {"text": text, **shown}
     except (InputRefused, ValueError, RuntimeError) as error:
         raise OperatorError(f"the model does not answer {text[:40]!r}: {error}") from error
 
@@ -134,12 +159,28 @@ def _lines(found: dict[str, Any]) -> list[str]:
     lines += [f"note        {found[name]}" for name in ("precision_note", "note") if found[name]]
     lines += [
         f"inputs      {', '.join(found['inputs'])}, up to {found['max_length']} tokens",
-        f"labels      {', '.join(found['labels'])}",
+        f"pairs       {'taken' if found['pairs'] else 'not taken: one text a job'}",
+        f"answers     {found['answers_with']}",
     ]
+    if found["dimensions"] is not None:
+        lines.append(f"dimensions  {found['dimensions']}")
+    if found["labels"]:
+        lines.append(f"labels      {', '.join(found['labels'])}")
+    if found["row_drift"]:
+        lines.append(f"drift       {msgspec.convert(found['row_drift'], RowDrift).text}")
     if found["drift"]:
         lines += [f"drift       {line}" for line in msgspec.convert(found["drift"], Drift).lines()]
-    lines += [f"{answer['label']:<11} {answer['score']:.4f}  {answer['text']}" for answer in found["answers"]]
-    return lines
+    return lines + [_answer_line(answer) for answer in found["answers"]]
+
+
+def _answer_line(answer: dict[str, Any]) -> str:
+    if "label" in answer:
+        return f"{answer['label']:<11} {answer['score']:.4f}  {answer['text']}"
+    if "labels" in answer:
+        return f"{', '.join(answer['labels']) or 'no label':<18}  {answer['text']}"
+    if "values" in answer:
+        return f"{', '.join(f'{value:.4f}' for value in answer['values'].values()):<18}  {answer['text']}"
+    return f"{' '.join(f'{value:.4f}' for value in answer['embedding'])} …  {answer['text']}"
 
 
 def main(argv: list[str] | None = None) -> int:

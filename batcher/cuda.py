@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+# The runtime's names of what runs a graph.
+CUDA: Final = "CUDAExecutionProvider"
+CPU: Final = "CPUExecutionProvider"
 MIB: Final = 1 << 20
 # No model loads with less.
 LEAST_LIMIT_BYTES: Final = 64 * MIB

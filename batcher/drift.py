@@ -80,7 +80,7 @@ def measure(
     Raises:
         OperatorError: one of the two does not load.
     """
-    rows = _encoded(tokenizer, snippets()[:SENTENCES] if texts is None else texts)
+    rows = encoded(tokenizer, snippets()[:SENTENCES] if texts is None else texts)
     batches = [rows[first : first + BATCH] for first in range(0, min(TOGETHER, len(rows)), BATCH)]
     count = sum(map(len, batches))
     total, done = 2 * (len(rows) + count), 0
@@ -131,15 +131,8 @@ def keep(folder: ModelFolder, drift: Drift) -> None:
     fresh.replace(path)
 
 
-def _read(path: Path) -> dict[str, Drift]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Drift])
-    except (OSError, msgspec.DecodeError):
-        # Missing, or another program's: measured again
-        return {}
-
-
-def _encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[list[int]]:
+def encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """Return the token ids of texts, without those that the tokenizer refuses."""
     rows = []
     for text in texts:
         try:
@@ -147,6 +140,14 @@ def _encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[list[int]]:
         except InputRefused:
             continue
     return rows
+
+
+def _read(path: Path) -> dict[str, Drift]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Drift])
+    except (OSError, msgspec.DecodeError):
+        # Missing, or another program's: measured again
+        return {}
 
 
 def _softmax(logits: NDArray[np.float32]) -> Scores:

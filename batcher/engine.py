@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, OutOfMemory, open_link
+from batcher.engine_link import BatchRaised, Blame, EngineLink, EngineLost, OutOfMemory, TooLong, open_link
 from batcher.layout import Layout, LayoutRefused
 from batcher.shapes import EXACT, Shapes
 from batcher.wire import (
@@ -34,7 +34,7 @@ from inferq.backoff import Backoff
 from inferq.errors import OperatorError
 from inferq.tensors.tensor import Tensor
 
-__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "OutOfMemory", "TensorAnswer"]
+__all__ = ["Answer", "BatchRaised", "Blame", "Engine", "EngineLost", "OutOfMemory", "TensorAnswer", "TooLong"]
 
 # A large model on a cold disk takes its time; past this the start has failed.
 LOAD_TIMEOUT_S: Final = 300.0
@@ -48,7 +48,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a batch gave: logits (rows, labels), how long the model took, and how many tokens were computed."""
+    """What a batch gave: logits or vectors (rows, labels or dimensions), its time, and the tokens computed."""
 
     logits: Logits
     compute_ms: float
@@ -121,20 +121,30 @@ class Engine:
             raise EngineLost(f"no layout within {LOAD_TIMEOUT_S:g} s", hung=True, blame=Blame.SURE) from None
         self.layout = layout
 
-    async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
+    async def run(
+        self,
+        rows: Sequence[Sequence[int]],
+        *,
+        timeout_ms: float,
+        wide: bool = False,
+        types: Sequence[Sequence[int]] = (),
+    ) -> Answer:
         """Run one batch of token id rows in a lane, or in the wide session if the layout has one.
+
+        ``types`` are the rows' token types, an empty one for all 0.
 
         Waits for an engine that is being restarted; ``timeout_ms`` counts from the sending, and past it the engine
         counts as hung. The caller keeps to as many at a time as the layout has runs.
 
         Raises:
-            BatchRaised: the model raised; `OutOfMemory` when the device had no memory for the batch.
+            BatchRaised: the model raised; `OutOfMemory` when the device had no memory for the batch, `TooLong` when it
+                is more than can be sent.
             EngineLost: the process died or hung; a new one is on its way.
         """
         link = await self._living()
         wide = wide and self.layout.wide_threads > 0
         shape = self.shapes.padded(len(rows), max(map(len, rows)))
-        run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide, shape=shape)
+        run = pack_run(next(self._ids), rows, pad_id=self._pad_id, wide=wide, shape=shape, types=types)
         ran = await link.run(run, timeout_ms=timeout_ms)
         if not isinstance(ran, Ran):
             raise BatchRaised("the engine answered tokens with tensors")

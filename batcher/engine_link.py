@@ -21,19 +21,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from batcher.wire import (
-    Arrange,
-    FromEngine,
-    Load,
-    Ran,
-    RanTensors,
-    Run,
-    RunFailed,
-    RunTensors,
-    WireError,
-    batcher_reader,
-    encode,
-)
+from batcher.frames import batcher_reader, encode
+from batcher.wire import Arrange, FromEngine, Load, Ran, RanTensors, Run, RunFailed, RunTensors, WireError
 from inferq.background import end, spawn
 from inferq.childprocess import inherited_env
 from inferq.errors import InferqError
@@ -62,6 +51,10 @@ class BatchRaised(InferqError):
 
 class OutOfMemory(BatchRaised):
     """The device had no memory for this batch; the engine lives on, and a smaller one may fit."""
+
+
+class TooLong(BatchRaised):
+    """No frame holds this batch; the engine was not asked, and a smaller one may fit."""
 
 
 class EngineLost(InferqError):
@@ -120,14 +113,14 @@ class EngineLink:
         """Send a run and return its answer.
 
         Raises:
-            BatchRaised: the model raised.
+            BatchRaised: the model raised; `TooLong` when no frame holds the run.
             EngineLost: the process died or was killed.
         """
         self._check()
         try:
             frame = encode(run)
         except WireError as error:
-            raise BatchRaised(str(error)) from None
+            raise TooLong(str(error)) from None
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Ran | RanTensors] = loop.create_future()
         timer = self._await_answer(run.run_id, timeout_ms)

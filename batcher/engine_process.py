@@ -20,12 +20,12 @@ from typing import Final
 import numpy as np
 
 from batcher.cuda import out_of_memory
+from batcher.frames import MAX_FRAME_BYTES, encode, engine_reader
 from batcher.layout import Layout, LayoutRefused
 from batcher.model import Model, load
 from batcher.providers import GpuShare
 from batcher.tensormodel import TensorModel
 from batcher.wire import (
-    MAX_FRAME_BYTES,
     Arrange,
     Arranged,
     ArrangeFailed,
@@ -41,8 +41,6 @@ from batcher.wire import (
     RunTensors,
     ToEngine,
     WireError,
-    encode,
-    engine_reader,
 )
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
@@ -111,6 +109,8 @@ class Engine:
             digest=content,
             providers=model.providers,
             load_ms=(time.perf_counter() - started) * 1000,
+            head=model.head,
+            width=model.width,
         )
 
     def _arrange(self, message: Arrange) -> Arranged | ArrangeFailed:
@@ -138,8 +138,9 @@ class Engine:
         if isinstance(model, TensorModel):
             raise WireError("a run of tokens for a model that takes tensors")
         ids, mask = message.arrays()
+        types = message.token_types()
         threads = self._wide if message.wide else self._lanes
-        threads.submit(self._run, model, message, ids, mask).add_done_callback(_end_with)
+        threads.submit(self._run, model, message, ids, mask, types).add_done_callback(_end_with)
 
     def _begin_tensors(self, message: RunTensors) -> None:
         model = self._loaded()
@@ -167,15 +168,15 @@ class Engine:
             RanTensors(run_id=message.run_id, rows=jobs, outputs=outputs, compute_ms=compute_ms)
         )
 
-    def _run(self, model: Model, message: Run, ids: Ids, mask: Ids) -> None:
+    def _run(self, model: Model, message: Run, ids: Ids, mask: Ids, types: Ids | None) -> None:
         started = time.perf_counter()
         try:
-            logits = model.run(ids, mask, wide=message.wide)
+            logits = model.run(ids, mask, types, wide=message.wide)
         except Exception as error:
             # Whatever a model raises fails its batch alone; the runtime's exceptions have no common class
             return self._send(_failed(message.run_id, error))
         compute_ms = (time.perf_counter() - started) * 1000
-        if logits.shape != (message.rows, len(model.labels)):
+        if logits.shape != (message.rows, model.width):
             detail = f"the model gave shape {logits.shape} for {counted(message.rows, 'row')}"
             return self._send(RunFailed(run_id=message.run_id, detail=detail))
         return self._send(

@@ -7,9 +7,9 @@ to do with any job, and that an engine which is well answers: a row of tokens, o
    poisonous jobs, be they one or all that there are.
 2. Before a job is blamed because it failed alone, the canary is run. An engine that does not answer that either is the
    one to blame; it is asked again until it answers, or until the breaker opens, and the job is charged with nothing.
-3. A run that was spared tells nothing, nor does one that the device had no memory for beside others: a smaller one may
-   fit. A job without room even alone, with the engine for itself, is judged as any other: the canary wants hardly any.
-   Of those that were under way together when the engine died, one counts.
+3. A run that was spared tells nothing, nor does one of several jobs that was too large, for the device's memory or to
+   be sent: a smaller one may fit. A job without room even alone, with the engine for itself, is judged as any other:
+   the canary wants hardly any. Of those that were under way together when the engine died, one counts.
 4. A process that cannot be started again is a failure as well, and needs no canary.
 5. While it is open nothing runs. Then the canary is run, one at a time, until it has answered often enough.
 
@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from batcher.engine import BatchRaised, Blame, EngineLost, OutOfMemory
+from batcher.engine import BatchRaised, Blame, EngineLost, OutOfMemory, TooLong
 from inferq.background import end
 from inferq.breaker import State
 from inferq.circuit import Circuit
@@ -128,8 +128,8 @@ class EngineCircuit:
         self, ticket: int, error: BatchRaised | EngineLost, *, alone: bool, wide: bool
     ) -> Verdict:
         """Judge a run that failed, of a single job or of several; its lane is still its own."""
-        short = isinstance(error, OutOfMemory) and not alone
-        if short or (isinstance(error, EngineLost) and error.blame is Blame.SPARED):
+        large = isinstance(error, OutOfMemory | TooLong) and not alone
+        if large or (isinstance(error, EngineLost) and error.blame is Blame.SPARED):
             self._circuit.left(ticket)
             return Verdict.RESTS if self.rests else Verdict.JOBS
         if not alone and self._circuit.failures_left > 1:

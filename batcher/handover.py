@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from batcher.item import Item
+from batcher.item import Item, apart
 from batcher.ledger import Ledger
 from batcher.planner import Planner
 from batcher.settling import Settler
@@ -32,10 +32,11 @@ class HandOver:
     async def of(self, queues: Collection[str]) -> None:
         """Let others have what came out of some queues and waits for a batch, as soon as that is taken.
 
-        Cancelled before, they wait for a batch again.
+        Cancelled before, they wait for a batch again. What came past the queues stays.
         """
         window = self._planner.window
-        items = [item for item in window.jobs if all(one.queue in queues for one in item.deliveries)]
+        _, queued = apart(window.jobs)
+        items = [item for item in queued if all(one.queue in queues for one in item.deliveries)]
         for item in items:
             self._take(item)
         try:

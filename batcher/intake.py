@@ -3,20 +3,21 @@
 A job that does not forbid it is looked up among the finished results of equal inputs before it is tokenised.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from batcher.cache import ResultCache
 from batcher.item import Item
+from batcher.outcome import Outcome
 from batcher.shapes import EXACT, Shapes
 from batcher.tally import Tally
 from batcher.task import NOT_READ, Task
 from batcher.tokenizer import InputRefused
 from batcher.wallclock import WallClock
 from inferq.cachekey import job_key
-from inferq.errors import Undecodable
-from inferq.jobs import ErrorCode, Priority
+from inferq.errors import HttpError, Undecodable
+from inferq.jobs import ErrorCode, Job, Priority
 from inferq.messages import Delivery, decode_job
 from inferq.results import AnyResult
 from inferq.steps import Origin
@@ -76,6 +77,23 @@ class Intake:
 
     def admit(self, delivery: Delivery, origin: Origin) -> Item | Found | Refusal:
         """Return what is to be done with a job that is not in our hands yet."""
+        try:
+            return self._item(origin, [delivery])
+        except InputRefused as error:
+            return Refusal(
+                delivery=delivery, origin=origin, code=ErrorCode.INVALID_INPUT, reason=error.reason
+            )
+
+    def admit_direct(self, job: Job, tell: Callable[[Outcome | HttpError], None]) -> Item | Found:
+        """Return what is to be done with a job that comes past the queue; raises `InputRefused`."""
+        return self._item(Origin(job=job, queue="", message=b""), [], tell)
+
+    def _item(
+        self,
+        origin: Origin,
+        deliveries: Sequence[Delivery],
+        tell: Callable[[Outcome | HttpError], None] | None = None,
+    ) -> Item | Found:
         job, arrived_s, arrived_ms, begun_s = origin.job, self._clock(), wall_ms(), self._clock()
         self._wall.see(arrived_s, arrived_ms, begun_s)
         self._tally.admitted(arrived_ms - job.created_ms)
@@ -87,12 +105,7 @@ class Intake:
             lookup_s = self._clock() - sought_s
             self._tally.looked_up(hit=known is not None, took_s=lookup_s)
         if known is None:
-            try:
-                read = self._task.read(job)
-            except InputRefused as error:
-                return Refusal(
-                    delivery=delivery, origin=origin, code=ErrorCode.INVALID_INPUT, reason=error.reason
-                )
+            read = self._task.read(job)
             tokenize_ms = (self._clock() - begun_s) * 1000
         due_s = inf if job.deadline_ms is None else self._wall.at_s(job.deadline_ms)
         accepted_s = min(arrived_s, self._wall.at_s(job.created_ms))
@@ -105,12 +118,14 @@ class Intake:
             key=key,
             interactive=job.priority is Priority.INTERACTIVE,
             origin=origin,
-            deliveries=[delivery],
+            deliveries=list(deliveries),
             group=read.group,
             ids=read.ids,
             truncated=read.truncated,
             inputs=read.inputs,
+            types=read.types,
             arrived_ms=arrived_ms,
             tokenize_ms=tokenize_ms,
+            tell=tell,
         )
         return item if known is None else Found(item=item, result=known, lookup_ms=lookup_s * 1000)

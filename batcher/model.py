@@ -1,4 +1,4 @@
-"""A loaded model, inside the engine process: ONNX Runtime sessions in a layout, or a simulation of one.
+"""A loaded model, inside the engine process: ONNX Runtime sessions in a layout.
 
 Runs of one thread share a session, and with it the weights: nothing in such a session is held by a run. Threads of a
 session are shared by its runs, so runs of several threads each get a session of their own. A GPU has one session for
@@ -6,32 +6,27 @@ all.
 """
 
 import ctypes
-import os
-import time
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
 from batcher.layout import Layout, LayoutRefused
 from batcher.memory import available_bytes, peak_bytes, resident_bytes
 from batcher.providers import WHOLE, GpuShare
 from batcher.session import OnnxSession, Session, load_runtime
-from batcher.tokenizer import FAULT_IDS, SIMULATED_MAX_LENGTH
+from batcher.simulated import SimulatedModel, ordered
 from batcher.wire import Ids, Logits
 from inferq.cpus import available_cpus
 from inferq.errors import OperatorError, first_line
+from inferq.head import CHOICE_FILE, SINGLE_LABEL, Head, Kind
 from inferq.modelfolder import ModelFolder, precision_file
 from inferq.modelspec import ModelSpec
 from inferq.plurals import counted
-
-CRASH_EXIT_CODE: Final = 66
-HANG_S: Final = 3600.0
 
 SessionT = TypeVar("SessionT", bound=Session)
 AnySession = TypeVar("AnySession")
@@ -43,14 +38,20 @@ class Model(Protocol):
     """A model that is ready to run."""
 
     labels: tuple[str, ...]
+    head: Head
+    width: int
     device: str
     fallback_reason: str | None
     max_length: int
     providers: list[str]
     inputs: list[str]
 
-    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
-        """Run a padded batch in a lane, or in the wide session; raises what the runtime raises.
+    def run(
+        self, input_ids: Ids, attention_mask: Ids, token_types: Ids | None = None, *, wide: bool = False
+    ) -> Logits:
+        """Run a padded batch in a lane, or in the wide session, and return ``width`` numbers for each text.
+
+        Raises what the runtime raises.
 
         Callers see to it that no more run at a time than the layout has lanes; one more would wait.
         """
@@ -68,6 +69,8 @@ class SessionModel(Generic[SessionT]):
     """
 
     labels: tuple[str, ...] = ()
+    head: Head = SINGLE_LABEL
+    width = 0
 
     def __init__(
         self,
@@ -78,7 +81,8 @@ class SessionModel(Generic[SessionT]):
         threads: int = 1,
         share: GpuShare = WHOLE,
     ) -> None:
-        self._path = model_file(folder, precision)
+        self._path = precision_file(folder, precision)
+        self.head = folder.head
         # Not counted as part of a session
         load_runtime()
         before = resident_bytes()
@@ -158,60 +162,28 @@ class SessionModel(Generic[SessionT]):
 
 
 class OnnxModel(SessionModel[OnnxSession]):
-    """A text classifier's graph."""
+    """A text model's graph."""
 
-    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
+    def run(
+        self, input_ids: Ids, attention_mask: Ids, token_types: Ids | None = None, *, wide: bool = False
+    ) -> Logits:
         """Run a padded batch in a lane, or in the wide session; raises what the runtime raises."""
         with self._lent(wide) as session:
-            return session.run(input_ids, attention_mask)
+            return session.run(input_ids, attention_mask, token_types)
 
     def _open(self, *, device: str, threads: int, spin: bool = False) -> OnnxSession:
-        return OnnxSession(self._path, device=device, threads=threads, spin=spin, share=self._share)
+        return OnnxSession(
+            self._path, device=device, threads=threads, spin=spin, share=self._share, head=self.head
+        )
 
     def _try(self, folder: ModelFolder) -> None:
-        self.labels = _checked_labels(self._first, folder)
-
-
-class SimulatedModel:
-    """No model: a batch of b takes tau0 + alpha * b milliseconds; the answer follows from the ids alone."""
-
-    labels: tuple[str, ...] = ("NEGATIVE", "POSITIVE")
-    device = "cpu"
-    fallback_reason: str | None = None
-    max_length = SIMULATED_MAX_LENGTH
-
-    def __init__(self, spec: ModelSpec) -> None:
-        self._spec = spec
-        self.providers: list[str] = ["simulated"]
-        self.inputs = ["input_ids", "attention_mask"]
-
-    def run(self, input_ids: Ids, attention_mask: Ids, *, wide: bool = False) -> Logits:
-        """Return made-up logits after the time that the batch takes, or carry out the faults it orders."""
-        if self._spec.faults:
-            ids = set(input_ids[attention_mask == 1].tolist())
-            orders = {word for word, order in FAULT_IDS.items() if order in ids}
-            self._carry_out(orders, "a text of this batch orders a failure", rows=len(input_ids))
-            self._carry_out(_ordered(self._spec), "the file of faults orders a failure", rows=len(input_ids))
-        time.sleep((self._spec.tau0_ms + self._spec.alpha_ms * len(input_ids)) / 1000)
-        logits = np.empty((len(input_ids), 2), dtype=np.float32)
-        for index, (ids, mask) in enumerate(zip(input_ids, attention_mask, strict=True)):
-            code = zlib.crc32(ids[mask == 1].astype("<i4").tobytes())
-            margin = 0.5 + (code >> 1) % 1000 / 250
-            logits[index] = (-margin, margin) if code & 1 else (margin, -margin)
-        return logits
-
-    def arrange(self, layout: Layout) -> None:
-        """Take any layout: a run that sleeps needs nothing."""
-
-    def _carry_out(self, orders: set[str], why: str, *, rows: int) -> None:
-        if "crash" in orders:
-            os._exit(CRASH_EXIT_CODE)
-        if "hang" in orders:
-            time.sleep(HANG_S)
-        if "raise" in orders:
-            raise RuntimeError(why)
-        if "memory" in orders and rows > 1:
-            raise MemoryError("out of memory: a text of this batch has room alone")
+        self.width = _width(self._first, folder)
+        if self.head.kind is Kind.EMBEDDING:
+            return
+        self.labels = _checked_labels(self.width, folder)
+        if self.head.kind is Kind.SINGLE and self.width == 1:
+            # A softmax over one label would always be 1.
+            self.head = msgspec.structs.replace(self.head, kind=Kind.MULTI)
 
 
 def load(
@@ -230,26 +202,11 @@ def load(
     if folder is None:
         if device == "cuda":
             raise OperatorError("INFERQ_DEVICE=cuda: a simulated model has no device: use auto or cpu")
-        if "load" in _ordered(spec):
+        if "load" in ordered(spec):
             raise OperatorError("the file of faults orders that nothing is loaded")
         return SimulatedModel(spec)
     threads = threads or available_cpus()
     return OnnxModel(folder, device=device, precision=precision, threads=threads, share=share)
-
-
-def _ordered(spec: ModelSpec) -> set[str]:
-    """Return what the file of faults orders as long as it is there: raise, crash, hang, or load, which is refused."""
-    if spec.faults_file is None:
-        return set()
-    try:
-        return set(Path(spec.faults_file).read_text(encoding="utf-8").split())
-    except FileNotFoundError:
-        return set()
-
-
-def model_file(folder: ModelFolder, precision: str) -> Path:
-    """Return the file of a model folder for a precision; `OperatorError` when it has none."""
-    return precision_file(folder, precision)
 
 
 def _kinds(layout: Layout) -> Counter[_Kind]:
@@ -269,20 +226,29 @@ def _slots(sessions: Sequence[AnySession]) -> SimpleQueue[AnySession]:
     return slots
 
 
-def _checked_labels(session: OnnxSession, folder: ModelFolder) -> tuple[str, ...]:
-    """Run a first small batch and return the labels, which must be as many as the graph gives logits."""
+def _width(session: OnnxSession, folder: ModelFolder) -> int:
+    """Run a first small batch and return how many numbers the graph gives for a text."""
     ones = np.ones((1, min(8, folder.max_length)), dtype=np.int64)
     try:
         shape = session.run(ones, ones).shape
     except Exception as error:
         # The runtime's exceptions have no common class of their own
         raise OperatorError(f"{folder.path} does not run: {first_line(error)}") from error
-    if len(shape) != 2 or shape[0] != 1:
-        raise OperatorError(f"{folder.path} gives shape {shape}, not one row of logits for a text")
-    labels = folder.labels or tuple(f"LABEL_{index}" for index in range(shape[1]))
-    if len(labels) != shape[1]:
+    if len(shape) != 2 or shape[0] != 1 or not shape[1]:
+        what = "vector" if folder.head.kind is Kind.EMBEDDING else "row of logits"
         raise OperatorError(
-            f"{folder.path} gives {counted(shape[1], 'logit')}"
+            f"{folder.path} gives shape {shape}, not one {what} for a text: {CHOICE_FILE} in that folder may say"
+            " how tokens are pooled"
+        )
+    return int(shape[1])
+
+
+def _checked_labels(width: int, folder: ModelFolder) -> tuple[str, ...]:
+    """Return the labels, which must be as many as the graph gives logits."""
+    labels = folder.labels or tuple(f"LABEL_{index}" for index in range(width))
+    if len(labels) != width:
+        raise OperatorError(
+            f"{folder.path} gives {counted(width, 'logit')}"
             f" but its config.json names {counted(len(labels), 'label')}"
         )
     return labels

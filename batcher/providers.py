@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from batcher.cuda import Cause, Fault, fault, memory_limit, provider_options
+from batcher.cuda import CPU, CUDA, Cause, Fault, fault, memory_limit, provider_options
 from inferq.errors import OperatorError, first_line
 from inferq.installing import install_extra, pip_uninstall
 
-CUDA: Final = "CUDAExecutionProvider"
-CPU: Final = "CPUExecutionProvider"
 _NO_CUDA: Final = "this ONNX Runtime is built without CUDA"
 _PROVIDER: Final = "libonnxruntime_providers_cuda.so"
 

@@ -95,6 +95,10 @@ class TensorRig(Rig):
                 await rig._times(1, wide=False)
             except BatchRaised as error:
                 reason = error
+            except EngineLost as error:
+                raise OperatorError(
+                    f"the engine ended on zeros, with free axes of {free}: {error}: see what inferq model check says"
+                ) from error
             else:
                 return rig
         raise OperatorError(

@@ -213,10 +213,12 @@ class Runner:
         await self._run(part, findings)
 
     def _drop_late(self, turn: Turn[Item], findings: Findings) -> None:
-        """Take jobs out of a turn that have become hopeless since it was begun."""
+        """Take jobs out of a turn that have become hopeless since it was begun, or that nobody waits for any more."""
         now_s = self._clock()
         items = [*turn.jobs, *turn.twins]
-        late = [item for item in items if self._planner.too_late(item, turn.predicted_ms, now_s)]
+        late = [
+            item for item in items if item.abandoned or self._planner.too_late(item, turn.predicted_ms, now_s)
+        ]
         if late:
             findings.late += late
             compose_anew(turn, [item for item in items if item not in late])

@@ -6,21 +6,18 @@ SIGTERM ends the process. From SIGTERM to the end it takes less than ten seconds
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
-import msgspec
 import structlog
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from batcher.account import account, health
 from batcher.assembly import Assembly, Reader, assemble, make_engine
-from batcher.engine import Engine
-from batcher.health import reason_of
+from batcher.direct import DirectCalls
 from batcher.pulse import Pulse, stall_limit_s
+from batcher.report import Parts, Report, own_queues
 from batcher.shardkeeper import ShardKeeper
 from batcher.tally import Tally
 from batcher.tokenizer import open_tokenizer
@@ -30,13 +27,15 @@ from inferq.awaycures import away_cures
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
-from inferq.broker.base import Consumer
+from inferq.catalog import ModelCard, Task
 from inferq.daemon import beside
 from inferq.errors import Unavailable
-from inferq.heartbeats import EVERY_S, BatcherBeat, beat, leave
+from inferq.heartbeats import EVERY_S, beat, leave
+from inferq.keyring import KeyRing
 from inferq.modelfolder import ModelFolder, resolve
 from inferq.modelspec import parse
-from inferq.modelsroot import served_spec
+from inferq.modelsroot import card_of, served_spec
+from inferq.origins import allowed_origins
 from inferq.redis import connect
 from inferq.server import make_server, probe_app, serve_until
 from inferq.settings import Settings
@@ -44,6 +43,8 @@ from inferq.shards import ShardLeases
 from inferq.sparsely import Sparsely
 from inferq.store import Store
 from inferq.telemetry import Metrics
+from inferq.v2.routes import SyncRoutes
+from inferq.visitors import Visitors
 
 # From SIGTERM to the end: the present batch; what is given back, and the consumer, as long each; all the rest.
 FINISH_S: Final = 5.0
@@ -69,11 +70,13 @@ class Service:
         )
         self._broker = make_broker(settings, self._store)
         pulse = Pulse(stall_s=stall_limit_s(settings.stall_s, settings.engine_timeout_ms))
-        self._vitals = Vitals(pulse, self._tally, self._store, self._broker, self._queues)
-        self._engine: Engine | None = None
-        self._assembly: Assembly | None = None
-        self._consumer: Consumer | None = None
-        self._shards: ShardKeeper | None = None
+        self._parts = Parts()
+        queues = partial(own_queues, settings, self._parts)
+        self._vitals = Vitals(pulse, self._tally, self._store, self._broker, queues)
+        self._report = Report(settings, process_id, self._parts, self._tally, self._store, self._vitals)
+        # Nobody is told of a job here, and a batcher need not know how that would be signed.
+        self._keys = KeyRing(settings.api_keys)
+        self._direct = DirectCalls(process_id)
         self._keeping: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> None:
@@ -83,19 +86,27 @@ class Service:
             OperatorError: the model cannot be loaded, or the broker refuses us.
         """
         server_stop = asyncio.Event()
-        beside_probes = [Route("/health", self._health)]
-        app = probe_app(self._metrics, self._checks, self._facts, self._vitals.stuck, beside=beside_probes)
+        report = self._report
+        beside_probes = [Route("/health", report.health), *self._calls().routes(with_embeddings=False)]
+        app = probe_app(self._metrics, report.checks, report.facts, self._vitals.stuck, beside=beside_probes)
         server = make_server(app, metrics=self._metrics, graceful_s=1)
         serving = asyncio.create_task(serve_until(server, listener, server_stop), name="probes")
-        beating = asyncio.create_task(self._beat(), name="heartbeat")
-        watching = asyncio.create_task(self._vitals.watch(), name="vitals")
+        beside_work = [
+            spawn(work, name)
+            for name, work in (
+                ("heartbeat", self._beat()),
+                ("vitals", self._vitals.watch()),
+                ("keys", self._keys.watch()),
+            )
+        ]
         try:
             if await self._unless_stopped(self._prepare()) and await self._unless_stopped(self._consume()):
                 await self._work()
         finally:
-            await end(beating, watching)
-            if self._engine is not None:
-                await self._engine.stop()
+            self._direct.end()
+            await end(*beside_work)
+            if self._parts.engine is not None:
+                await self._parts.engine.stop()
             with suppress(TimeoutError, Unavailable):
                 async with asyncio.timeout(LEAVE_S):
                     await leave(self._redis, self._settings.names.batchers, self._id)
@@ -105,20 +116,34 @@ class Service:
             await serving
         _log.info("batcher.stopped")
 
+    def _calls(self) -> SyncRoutes:
+        settings = self._settings
+        origins = allowed_origins(settings.origins, host=settings.host, port=settings.batcher_port)
+        return SyncRoutes(
+            self._direct,
+            self._keys,
+            self._metrics,
+            max_input_bytes=settings.max_input_bytes,
+            visitors=Visitors(origins, host=settings.host),
+        )
+
     async def _prepare(self) -> None:
         """Load tokenizer, if there is one, and model, and measure what batches cost."""
         folder, reader = await beside(self._open_files)
-        self._engine = make_engine(self._settings, folder, reader)
-        self._assembly = await assemble(
+        spec = served_spec(self._settings)
+        card = ModelCard(name=self._spec.name, spec=spec, task=Task.TEXT, pairs=False)
+        self._direct.load(card if folder is None else card_of(folder, spec=spec))
+        self._parts.engine = make_engine(self._settings, folder, reader)
+        self._parts.assembly = await assemble(
             self._settings,
-            self._engine,
+            self._parts.engine,
             reader,
             self._store,
             self._tally,
             self._metrics,
             batcher_id=self._id,
         )
-        about = {name: value or "" for name, value in self._about().items()}
+        about = {name: value or "" for name, value in self._report.about().items()}
         self._metrics.gauge("engine_info", "What the model runs on", *about).labels(**about).set(1)
 
     def _open_files(self) -> tuple[ModelFolder | None, Reader]:
@@ -129,38 +154,40 @@ class Service:
 
     async def _consume(self) -> None:
         """Begin to take jobs, trying until the broker is there."""
-        assert self._assembly is not None, "the model is loaded first"
+        assert self._parts.assembly is not None, "the model is loaded first"
         cure = away_cures(self._settings)["broker"]
         await open_when_there(self._broker, self._stopping, _log, cure=cure)
         backoff, telling, clock_s = Backoff(), Sparsely(), asyncio.get_running_loop().time
         while True:
             try:
                 if self._settings.by_hash:
-                    await self._consume_shards(self._assembly)
+                    await self._consume_shards(self._parts.assembly)
                 else:
-                    await self._consume_all(self._assembly.worker)
+                    await self._consume_all(self._parts.assembly.worker)
             except Unavailable as error:
                 if telling.due(clock_s()):
                     _log.warning("batcher.broker_away", error=error.detail, cure=cure)
                 await asyncio.sleep(backoff.next_s())
             else:
-                assert self._consumer is not None, "it was begun above"
-                self._vitals.attach(self._assembly, self._consumer)
+                assert self._parts.consumer is not None, "it was begun above"
+                self._vitals.attach(self._parts.assembly, self._parts.consumer)
                 return
 
     async def _consume_all(self, worker: Worker) -> None:
         queues = self._settings.names.queues(self._settings.served)
-        self._consumer = await self._broker.consume(queues, self._settings.prefetch, self._id, worker.deliver)
-        worker.attach(self._consumer)
+        self._parts.consumer = await self._broker.consume(
+            queues, self._settings.prefetch, self._id, worker.deliver
+        )
+        worker.attach(self._parts.consumer)
         _log.info("batcher.consuming", id=self._id, queues=list(queues))
 
     async def _consume_shards(self, assembly: Assembly) -> None:
         worker, circuit = assembly.worker, assembly.circuit
         names, model = self._settings.names, self._settings.served
         consumer = await self._broker.consume_shards(model, self._settings.prefetch, self._id, worker.deliver)
-        self._consumer = consumer
+        self._parts.consumer = consumer
         worker.attach(consumer)
-        self._shards = ShardKeeper(
+        self._parts.shards = ShardKeeper(
             ShardLeases(self._redis, names, model),
             consumer,
             names,
@@ -170,19 +197,21 @@ class Service:
             give_back=worker.let_go,
             rests=lambda: circuit.rests,
         )
-        self._keeping = spawn(self._shards.run(), "shards")
+        self._keeping = spawn(self._parts.shards.run(), "shards")
         _log.info("batcher.sharing", id=self._id, shards=names.shards)
 
     async def _work(self) -> None:
         """Run batches until ``stopping``, then finish the present one and give back the rest."""
-        assert self._assembly is not None
-        assert self._consumer is not None
-        worker, consumer = self._assembly.worker, self._consumer
+        assert self._parts.assembly is not None
+        assert self._parts.consumer is not None
+        worker, consumer = self._parts.assembly.worker, self._parts.consumer
         working = asyncio.create_task(worker.run(), name="worker")
+        self._direct.begin(self._parts.assembly)
         stop = asyncio.create_task(self._stopping.wait(), name="stopping")
         try:
             # A worker that ends by itself died of a fault of ours; that is raised below.
             await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+            self._direct.stop()
             worker.stop()
             # No more shards: the leases on those that we have last until what runs has ended.
             await end(self._keeping)
@@ -196,7 +225,7 @@ class Service:
             await end(working, stop, self._keeping)
             # Closed whatever came of the other: that ends our claim to what was not given back.
             # Shards last: who has them next finds all that was given back.
-            leave = [self._shards.leave] if self._shards is not None else []
+            leave = [self._parts.shards.leave] if self._parts.shards is not None else []
             for let_go in (worker.give_back, consumer.close, *leave):
                 with suppress(TimeoutError, Unavailable):
                     async with asyncio.timeout(GIVE_BACK_S):
@@ -215,73 +244,8 @@ class Service:
         finally:
             await end(task, stop)
 
-    async def _checks(self) -> dict[str, str]:
-        found = {"redis": "ok", "broker": "away", "engine": "loading"}
-        if self._consumer is not None and self._consumer.ready:
-            found["broker"] = "ok"
-        if self._assembly is not None and self._assembly.circuit.rests:
-            found["engine"] = "circuit open"
-        elif self._engine is not None and self._engine.ready:
-            # Until it is warm nobody knows what a batch costs.
-            found["engine"] = "ok" if self._assembly is not None else "warming up"
-        elif self._assembly is not None:
-            found["engine"] = "restarting"
-        if self._settings.by_hash:
-            found["shards"] = (
-                "ok" if self._shards is not None and self._shards.ready else "leases not renewed"
-            )
-        try:
-            await self._store.ping()
-        except Unavailable as error:
-            found["redis"] = error.detail
-        return found
-
-    def _about(self) -> dict[str, str | None]:
-        """Return what the model runs on, which may not be what was asked for."""
-        if self._assembly is None:
-            return {}
-        loaded, layout = self._assembly.loaded, self._assembly.warmth.layout
-        return {
-            "device": loaded.device,
-            "fallback_reason": loaded.fallback_reason,
-            "precision": self._settings.precision,
-            "layout": layout.text,
-        }
-
-    def _facts(self) -> dict[str, Any]:
-        """Return what else `/readyz` says; a batcher that has no shard is ready for when it gets one."""
-        return (
-            {**self._about(), "shards": self._shards.consumed} if self._shards is not None else self._about()
-        )
-
-    def _account(self) -> BatcherBeat:
-        return account(
-            self._settings,
-            self._id,
-            self._tally,
-            engine=self._engine,
-            assembly=self._assembly,
-            shards=self._shards.consumed if self._shards is not None else (),
-        )
-
-    async def _health(self, _: Request) -> Response:
-        checks, stuck, depth = await self._checks(), self._vitals.stuck(), await self._vitals.depth()
-        said = health(
-            self._account(), self._tally, engine=self._engine, reason=reason_of(checks, stuck), depth=depth
-        )
-        status = 200 if said.healthy else 503
-        return Response(msgspec.json.encode(said), status_code=status, media_type="application/json")
-
-    def _queues(self) -> Sequence[str]:
-        """Name the queues whose jobs are ours to run now."""
-        names, model = self._settings.names, self._settings.served
-        if not self._settings.by_hash:
-            return names.queues(model)
-        shards = self._shards.consumed if self._shards is not None else ()
-        return [queue for shard in shards for queue in names.shard_queues(model, shard)]
-
     async def _beat(self) -> None:
         while True:
             with suppress(Unavailable):
-                await beat(self._redis, self._settings.names.batchers, self._account())
+                await beat(self._redis, self._settings.names.batchers, self._report.beat())
             await asyncio.sleep(EVERY_S)

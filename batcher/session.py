@@ -12,10 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from batcher.cuda import out_of_memory
-from batcher.providers import CUDA, WHOLE, Driver, GpuShare, open_session
+from batcher.cuda import CUDA, out_of_memory
+from batcher.pooling import normalized, pooled
+from batcher.providers import WHOLE, Driver, GpuShare, open_session
 from batcher.wire import Ids, Logits
 from inferq.errors import OperatorError
+from inferq.head import SINGLE_LABEL, Head, Kind
 from inferq.installing import install_extra, pip_uninstall
 from inferq.trim import trimmed
 
@@ -88,7 +90,7 @@ class Session:
 
 
 class OnnxSession(Session):
-    """A text model's graph, which takes token ids."""
+    """A text model's graph, which takes token ids, and what ``head`` makes of its output."""
 
     def __init__(
         self,
@@ -100,35 +102,51 @@ class OnnxSession(Session):
         share: GpuShare = WHOLE,
         runtime: Any = None,
         driver: Driver | None = None,
+        head: Head = SINGLE_LABEL,
     ) -> None:
+        # Whoever pools needs every token, whatever else the graph does with the first one.
         super().__init__(
             path,
             device=device,
             threads=threads,
             spin=spin,
+            trim=head.pooling is None,
             share=share,
             runtime=runtime,
             driver=driver,
         )
+        self._head = head
         self._dtypes = {entry.name: _DTYPES.get(entry.type) for entry in self._session.get_inputs()}
         self.inputs = list(self._dtypes)
         if not _INPUTS.issuperset(self.inputs) or None in self._dtypes.values():
             raise OperatorError(
-                f"{path} wants {', '.join(self.inputs)}; a text classifier takes {', '.join(sorted(_INPUTS))}"
+                f"{path} wants {', '.join(self.inputs)}; a text model takes {', '.join(sorted(_INPUTS))}"
             )
         outputs = [entry.name for entry in self._session.get_outputs()]
-        self._outputs = ["logits" if "logits" in outputs else outputs[0]]
+        self._outputs = [head.output(outputs)]
 
-    def run(self, input_ids: Ids, attention_mask: Ids) -> Logits:
-        """Run a padded batch; raises what the runtime raises."""
+    def run(self, input_ids: Ids, attention_mask: Ids, token_types: Ids | None = None) -> Logits:
+        """Run a padded batch and return a row for each text; raises what the runtime raises.
+
+        Raises:
+            ValueError: the output has no token axis, and was to be pooled.
+        """
         given = {"input_ids": input_ids, "attention_mask": attention_mask}
         if "token_type_ids" in self._dtypes:
             # One text is one segment, so its token types are all 0
-            given["token_type_ids"] = np.zeros_like(input_ids)
+            given["token_type_ids"] = np.zeros_like(input_ids) if token_types is None else token_types
         feed = {name: given[name].astype(dtype, copy=False) for name, dtype in self._dtypes.items()}
         answers = self._call(self._outputs, feed, large=input_ids.size > LARGE_TOKENS)
-        logits: Logits = np.asarray(answers[0], dtype=np.float32)
-        return logits
+        found: Logits = np.asarray(answers[0], dtype=np.float32)
+        if self._head.kind is not Kind.EMBEDDING:
+            return found
+        if self._head.pooling is not None:
+            if found.ndim != 3:
+                raise ValueError(
+                    f"output {self._outputs[0]!r} has shape {found.shape}, no axis of tokens to pool"
+                )
+            found = pooled(found, attention_mask, self._head.pooling)
+        return normalized(found) if self._head.normalize and found.ndim == 2 else found
 
 
 def load_runtime() -> Any:

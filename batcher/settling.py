@@ -2,27 +2,33 @@
 
 A step that is refused because the record is final already leaves it as it is; its message is acked. A refusal for any
 other reason means that another batcher has the job now: its message is that one's to settle.
+
+A job that came past the queue has neither record nor message. Whoever asks for it is told first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-import msgspec
 import structlog
 
 from batcher.cache import ResultCache
 from batcher.engine import Answer
-from batcher.item import Item
+from batcher.item import Item, apart, tell
 from batcher.ledger import Ledger
+from batcher.outcome import Outcome
 from batcher.policy import CloseReason
 from batcher.tally import Tally
 from batcher.task import AnyAnswer, Task
-from inferq.errors import Unavailable
+from inferq.errors import CircuitOpen, TimedOut, Unavailable
 from inferq.jobs import FINAL, BatchInfo, JobError, Status, Timings
 from inferq.messages import Delivery
 from inferq.results import AnyResult
 from inferq.steps import Moved, Step, expire, fail, finish, give_back, start
 from inferq.store import wall_ms
+
+# What a call is told that would have to wait for an engine in its rest: another batcher may take it.
+RESTS: Final = "the engine failed repeatedly and is given a rest"
 
 _log = structlog.get_logger(__name__)
 
@@ -52,15 +58,6 @@ class Batch:
         return self.answer.padded_tokens if isinstance(self.answer, Answer) else self.tokens
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a run, or the cache, says to one input; ``batch`` is None for what was found."""
-
-    result: AnyResult | JobError
-    batch: BatchInfo | None
-    inference_ms: float
-    ended_ms: float
-
-
 class Settler:
     """Moves records and settles messages for one batcher; ``batcher_id`` is what records call it.
 
@@ -87,9 +84,10 @@ class Settler:
         Neither are those whose delivery was lost with its connection, which come again, and those that ended, or whose
         time is over.
         """
-        held = self._ledger.held(items)
+        direct, queued = apart(items)
+        held = self._ledger.held(queued)
         steps, late = self._first_steps(held)
-        live, unburied, over = [], [], []
+        live, unburied, over = [item for item in direct if not item.abandoned], [], []
         for item, moved in zip(held, await self._ledger.apply(steps), strict=True):
             item.charges = moved.charges
             if moved.burial_due or moved.foreign:
@@ -99,14 +97,17 @@ class Settler:
             else:
                 self._tally.expired(int(moved.applied))
                 over.append(item)
-        self._tally.started(len(live))
+        self._tally.started(sum(item.tell is None for item in live))
         if over:
             await self._ledger.consumer.ack([delivery for item in over for delivery in item.deliveries])
         return live, unburied
 
     async def expire(self, items: Sequence[Item]) -> None:
         """Expire jobs whose own deadline can no longer be met, and ack those that have ended."""
-        held = self._ledger.held(items)
+        direct, queued = apart(items)
+        for item in direct:
+            tell(item, TimedOut("it could not be computed in the time that is left"))
+        held = self._ledger.held(queued)
         moves = await self._ledger.apply([expire(item.job_id, origin=item.origin) for item in held])
         self._tally.expired(sum(moved.applied for moved in moves))
         await self._ack_ended(held, moves)
@@ -132,13 +133,13 @@ class Settler:
             for result in self._task.results(batch.answer, batch.items)
         ]
         by_key = {item.key: said for item, said in zip(batch.items, outcomes, strict=True) if item.key}
-        items = [*batch.items, *batch.twins]
         said = [*outcomes, *(by_key[twin.key] for twin in batch.twins if twin.key)]
-        steps = [_end(item, one, batch.closed_ms) for item, one in zip(items, said, strict=True)]
-        moves = await self._ledger.apply(steps)
+        queued = self._told(list(zip([*batch.items, *batch.twins], said, strict=True)))
+        items = [item for item, _ in queued]
+        moves = await self._ledger.apply([_end(item, one, batch.closed_ms) for item, one in queued])
         await self._ack_ended(items, moves)
         self._count(items, moves)
-        await self._keep(by_key)
+        await self._keep(by_key, shared={item.key for item in items})
         return by_key
 
     async def answer(self, found: Sequence[tuple[Item, Outcome]]) -> list[tuple[Item, Moved]]:
@@ -146,8 +147,9 @@ class Settler:
 
         Both steps go in one write. The second is refused where the first one was.
         """
-        said_to = {item.job_id: said for item, said in found}
-        held = self._ledger.held([item for item, _ in found])
+        queued = self._told(found)
+        said_to = {item.job_id: said for item, said in queued}
+        held = self._ledger.held([item for item, _ in queued])
         first, late = self._first_steps(held)
         second = [_end(item, said_to[item.job_id], item.arrived_ms) for item in held]
         moves = await self._ledger.apply([*first, *second])
@@ -168,19 +170,40 @@ class Settler:
 
     async def give_back(self, started: Sequence[Item], waiting: Sequence[Delivery]) -> None:
         """Let others have jobs at once; those that were started are queued again. Raises `Unavailable`."""
-        await self._ledger.store.apply([give_back(item.job_id) for item in self._ledger.held(started)])
+        direct, queued = apart(started)
+        for item in direct:
+            tell(item, Unavailable("this batcher is stopping"))
+        await self._ledger.store.apply(self._undone(queued))
         await self._ledger.consumer.give_back(
-            [*(one for item in started for one in item.deliveries), *waiting]
+            [*(one for item in queued for one in item.deliveries), *waiting]
         )
 
     async def hand_back(self, items: Sequence[Item]) -> None:
         """Let others have jobs that were not run, as soon as Redis and the broker take that; nothing is charged."""
-        for item in items:
+        direct, queued = apart(items)
+        for item in direct:
+            tell(item, CircuitOpen(RESTS))
+        for item in queued:
             self._tally.gave_back(item.origin.queue, item.origin.job.created_ms)
         ledger = self._ledger
-        await ledger.apply([give_back(item.job_id) for item in ledger.held(items)])
-        deliveries = [one for item in items for one in item.deliveries if ledger.consumer.held(one)]
+        await ledger.apply(self._undone(queued))
+        deliveries = [one for item in queued for one in item.deliveries if ledger.consumer.held(one)]
         await ledger.persist(lambda: ledger.consumer.give_back(deliveries))
+
+    def _undone(self, items: Sequence[Item]) -> list[Step]:
+        """Return the steps that undo starts of ours; what we have not started may run elsewhere by now."""
+        return [give_back(item.job_id) for item in self._ledger.held(items) if item.begun]
+
+    def _told(self, said: Sequence[tuple[Item, Outcome]]) -> list[tuple[Item, Outcome]]:
+        """Tell those that came past the queue; return the others."""
+        queued = []
+        for item, one in said:
+            if item.tell is None:
+                queued.append((item, one))
+            else:
+                tell(item, one)
+        self._tally.told(len(said) - len(queued))
+        return queued
 
     def _first_steps(self, items: Sequence[Item]) -> tuple[list[Step], set[str]]:
         """Return the steps that start items, or expire those whose time is over, whose ids come second."""
@@ -190,6 +213,9 @@ class Settler:
             expire(item.job_id, origin=item.origin) if item.job_id in late else start(item.origin)
             for item in items
         ]
+        for item in items:
+            # Whatever comes of it: the answer may be lost.
+            item.begun = True
         return steps, late
 
     async def _ack_ended(self, items: Sequence[Item], moves: Sequence[Moved]) -> None:
@@ -200,13 +226,18 @@ class Settler:
             else:
                 # Given back or claimed meanwhile; who has it now will run it again.
                 _log.warning("settling.result_refused", job_id=item.job_id, status=moved.status)
-        await self._ledger.consumer.ack(settled)
+        if settled:
+            await self._ledger.consumer.ack(settled)
 
-    async def _keep(self, said: Mapping[str, Outcome]) -> None:
-        """Keep results for equal inputs to come. One that cannot be kept is computed again, no more."""
+    async def _keep(self, said: Mapping[str, Outcome], *, shared: Collection[str | None]) -> None:
+        """Keep results for equal inputs to come, those of ``shared`` for the ingress as well.
+
+        One that cannot be kept is computed again, no more.
+        """
         good = {key: one.result for key, one in said.items() if not isinstance(one.result, JobError)}
         for key, result in good.items():
             self._cache.put(key, result)
+        good = {key: result for key, result in good.items() if key in shared}
         if self._shared and good:
             try:
                 await self._ledger.store.keep_results(good)

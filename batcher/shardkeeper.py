@@ -3,8 +3,9 @@
 What is to be done `inferq.shardplan` says, once a second. A shard that goes to a living batcher is handed over in this
 order: no more is taken from its queues; what waits for a batch is given back, what runs is finished; then the lease is
 given up. One that was lost, since others took over while we were frozen or could not be heard, goes the same way
-without the last step. While the engine has its rest, all shards go that way, and we are no member, so that others have
-all of them; alone, we leave them to nobody, and their jobs wait. Afterwards we come back as a newcomer.
+without the last step, unless it is ours still and to be another's. While the engine has its rest, all shards go that
+way, and we are no member, so that others have all of them; alone, we leave them to nobody, and their jobs wait.
+Afterwards we come back as a newcomer.
 
 A lease says who is to consume, for the sake of caches and order; nothing is lost or answered twice should two consume
 one shard for a moment, since a job's record decides.
@@ -108,6 +109,8 @@ class ShardKeeper:
             found = self._plan(routes)
         self._stop(found.lost & self._consumed, "lost")
         self._stop(found.let_go & self._consumed, "given")
+        # What was lost is still ours where only Redis was away, and may be another's by the time that it is drained.
+        self._free |= found.let_go - self._letting_go.keys()
         # One that is still being let go of is taken on again only when that is over.
         await self._take_on(routes.of(self._me) - found.let_go - self._consumed - self._letting_go.keys())
 
@@ -141,9 +144,16 @@ class ShardKeeper:
     async def _take_on(self, shards: frozenset[int]) -> None:
         if not shards:
             return
-        await self._consumer.take_on(self._queues(shards))
+        # Drained, and ours again before the lease was given up.
+        self._free -= shards
         self._consumed |= shards
         self._moved("taken", shards)
+        try:
+            await self._consumer.take_on(self._queues(shards))
+        except Unavailable:
+            # It may bring something all the same, over this connection or the next.
+            self._stop(shards, "lost")
+            raise
 
     def _stop(self, shards: Iterable[int], kind: str) -> None:
         going = frozenset(shards)
@@ -184,7 +194,8 @@ class ShardKeeper:
             del self._letting_go[shard]
         if give_up:
             self._free |= set(shards)
-        self._changed.set()
+            # Whom they go to waits for them.
+            self._changed.set()
 
     def _queues(self, shards: Iterable[int]) -> Sequence[str]:
         return [queue for shard in sorted(shards) for queue in self._names.shard_queues(self._model, shard)]

@@ -49,6 +49,7 @@ class Tally:
         self._lookups = metrics.counter("cache", "Lookups of results by outcome", "place", "outcome")
         self._kept = metrics.gauge("cache_results", "Results that the batcher's cache keeps")
         self._hits, self._hit_s = 0, 0.0
+        self._direct = metrics.counter("direct", "Jobs past the queue that were answered")
         self._twins = metrics.counter("twins", "Jobs that were answered by the run of an equal input")
         self._recent_wait, self._recent_inference, self._recent_total = Recent(), Recent(), Recent()
 
@@ -93,6 +94,8 @@ class Tally:
         self._recent_inference.add(batch.answer.compute_ms, now_s)
         observe, remember = self._queue_wait.observe, self._recent_wait.add
         for item in (*batch.items, *batch.twins):
+            if item.tell is not None:
+                continue  # No queue had it.
             wait_ms = max(0.0, item.arrived_ms - item.origin.job.created_ms)
             observe(wait_ms / 1000)
             remember(wait_ms, now_s)
@@ -157,6 +160,12 @@ class Tally:
         if jobs:
             self._jobs[status].inc(jobs)
             self._ended.append((self._moved(), jobs))
+
+    def told(self, jobs: int) -> None:
+        """Jobs that came past the queue were answered."""
+        if jobs:
+            self._direct.inc(jobs)
+            self._moved()
 
     def took(self, total_ms: float) -> None:
         """A job has its result, so long after it was accepted."""

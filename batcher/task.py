@@ -19,7 +19,8 @@ AnyAnswer = Answer | TensorAnswer
 class Read(NamedTuple):
     """A job's input as the engine will have it.
 
-    ``length`` is what it counts in a batch: tokens of a text, rows of tensors. Only jobs of equal ``group`` share one.
+    ``types`` says of each token of a pair which text it is of. ``length`` is what it counts in a batch: tokens of a
+    text, rows of tensors. Only jobs of equal ``group`` share one.
     """
 
     length: int
@@ -27,6 +28,7 @@ class Read(NamedTuple):
     truncated: bool = False
     inputs: tuple[Tensor, ...] = ()
     group: str = ""
+    types: Sequence[int] = ()
 
 
 NOT_READ = Read(length=0)

@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 import zlib
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from inferq.errors import InferqError, OperatorError, first_line
@@ -15,7 +16,7 @@ from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelSpec
 
 SIMULATED_MAX_LENGTH: Final = 512
-# Token ids that order a fault from the engine, see `batcher.model`; ordinary words come after them
+# Token ids that order a fault from the engine, see `batcher.simulated`; ordinary words come after them
 FAULT_IDS: Final[dict[str, int]] = {"raise": 1, "crash": 2, "hang": 3, "memory": 5}
 _FIRST_WORD_ID: Final = 100
 _WORD_IDS: Final = 30_000
@@ -31,20 +32,28 @@ class InputRefused(InferqError):
 
 
 class Encoded(NamedTuple):
-    """The token ids of one text, and whether some were cut off to fit the model."""
+    """The token ids of a text or a pair, and whether some were cut off to fit the model.
+
+    ``types`` says of each token which of the two texts it is of; it is empty where all are 0.
+    """
 
     ids: list[int]
     truncated: bool
+    types: Sequence[int] = ()
 
 
 class TextTokenizer(Protocol):
-    """Turns one text into token ids."""
+    """Turns a text, or where it takes ``pairs`` two of them, into token ids."""
 
     max_length: int
     pad_id: int
+    pairs: bool
 
-    def encode(self, text: str) -> Encoded:
-        """Return the ids of a text, at most ``max_length``; raises `InputRefused`."""
+    def encode(self, text: str, pair: str = "") -> Encoded:
+        """Return the ids of a text, at most ``max_length``; raises `InputRefused`. No second text is an empty one.
+
+        Of a pair the longer one is cut first.
+        """
         ...
 
 
@@ -56,13 +65,21 @@ class FolderTokenizer:
         self.max_length = min(folder.max_length, int(tokenizer.model_max_length))
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._backend = tokenizer.backend_tokenizer
+        self._lower = folder.lower
         self._backend.no_padding()
-        self._backend.enable_truncation(max_length=self.max_length)
+        self._backend.enable_truncation(max_length=self.max_length, strategy="longest_first")
+        # One that is made for pairs sets something between them.
+        between = self._backend.num_special_tokens_to_add
+        self.pairs = between(True) > between(False)
 
-    def encode(self, text: str) -> Encoded:
-        """Return the ids of a text, at most ``max_length``; raises `InputRefused`."""
+    def encode(self, text: str, pair: str = "") -> Encoded:
+        """Return the ids of a text or a pair, at most ``max_length``; raises `InputRefused`."""
+        if pair:
+            _check_pair(takes=self.pairs)
+        if self._lower:
+            text, pair = text.lower(), pair.lower()
         try:
-            encoding = self._backend.encode(text)
+            encoding = self._backend.encode(text, pair) if pair else self._backend.encode(text)
         except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
             raise
         except BaseException as error:
@@ -71,7 +88,13 @@ class FolderTokenizer:
             raise InputRefused(f"the tokenizer refused the text ({type(error).__name__})") from None
         if not encoding.ids:
             raise InputRefused("the text has no tokens")
-        return Encoded(encoding.ids, bool(encoding.overflowing))
+        if not pair:
+            return Encoded(encoding.ids, bool(encoding.overflowing))
+        if len(encoding.ids) > self.max_length:
+            # Where there is no room for what stands around two texts, nothing is cut.
+            raise InputRefused(f"the model takes {self.max_length} tokens, too few for a pair")
+        types = encoding.type_ids
+        return Encoded(encoding.ids, bool(encoding.overflowing), types if any(types) else ())
 
 
 class SimulatedTokenizer:
@@ -79,12 +102,15 @@ class SimulatedTokenizer:
 
     max_length = SIMULATED_MAX_LENGTH
     pad_id = 0
+    pairs = False
 
     def __init__(self, *, faults: bool) -> None:
         self._faults = faults
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str, pair: str = "") -> Encoded:
         """Return the ids of a text, at most ``max_length``; raises `InputRefused` when the text orders it."""
+        if pair:
+            _check_pair(takes=self.pairs)
         orders = _FAULT.findall(text) if self._faults else []
         if "refuse" in orders:
             raise InputRefused("the text orders a refusal")
@@ -96,6 +122,11 @@ class SimulatedTokenizer:
         if not ids:
             raise InputRefused("the text has no tokens")
         return Encoded(ids[: self.max_length], len(ids) > self.max_length)
+
+
+def _check_pair(*, takes: bool) -> None:
+    if not takes:
+        raise InputRefused("text_pair is not for this model, whose tokenizer takes one text")
 
 
 def open_tokenizer(spec: ModelSpec, folder: ModelFolder | None) -> TextTokenizer:

@@ -54,14 +54,14 @@ class Vitals:
                 self._away = ""
             except Unavailable as error:
                 self._away = error.detail
-            if self._parts is not None and self._parts[0].worker.idle and not self._excuse():
+            if self._parts is not None and not self._in_hand and not self._excuse():
                 await self.depth(COUNT_EVERY_S)
             self.stuck()
             await asyncio.sleep(LOOK_S)
 
     def stuck(self) -> str:
         """Return why the batcher is stuck, or nothing while it is not."""
-        in_hand = len(self._parts[0].worker.held) if self._parts is not None else 0
+        in_hand = self._in_hand
         queued = 0 if in_hand else self._depth or 0
         sight = Sight(in_hand=in_hand, queued=queued, progress=self._tally.progress, excuse=self._excuse())
         return self._pulse.look(sight, self._clock())
@@ -75,6 +75,10 @@ class Vitals:
             except InferqError:
                 self._depth = None
         return self._depth
+
+    @property
+    def _in_hand(self) -> int:
+        return self._parts[0].worker.in_hand if self._parts is not None else 0
 
     def _excuse(self) -> str:
         if self._parts is None:

@@ -1,6 +1,5 @@
-"""Frames between the batcher and its engine process.
+"""Messages between the batcher and its engine process; `batcher.frames` says how they cross.
 
-A frame is a 4-byte big-endian length and one msgpack message, at most `MAX_FRAME_BYTES` long.
 Batcher to engine: `Load` once, answered by `Loaded` or `LoadFailed`; `Arrange` whenever the engine is idle, answered by
 `Arranged` or `ArrangeFailed`; then `Run`s, as many at a time as the arrangement has runs, each answered by one `Ran` or
 `RunFailed` in whatever order they end. Text never crosses: the engine sees token ids only, so nothing that it says
@@ -12,18 +11,15 @@ bytes, one piece a job; the engine joins them along the first axis.
 
 import struct
 from collections.abc import Sequence
-from typing import Final, Generic, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from inferq.errors import InferqError
+from inferq.head import SINGLE_LABEL, Head
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import Tensor, TensorError, check_bytes
-
-MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-HEADER_BYTES: Final = 4
 
 Ids = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
@@ -60,6 +56,7 @@ class Arrange(msgspec.Struct, frozen=True, kw_only=True, tag="arrange"):
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """Run one batch: ``ids`` is little-endian int32, ``rows`` x ``length``, padded on the right.
 
+    ``types`` has one byte for each of these: which text of a pair it is of. It is empty where no row is a pair.
     ``wide`` asks for the session of all threads, where there is one.
     """
 
@@ -69,6 +66,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     length: int
     lengths: list[int]
     ids: bytes
+    types: bytes = b""
 
     def arrays(self) -> tuple[Ids, Ids]:
         """Return input ids and attention mask, int64 (rows, length); `WireError` if they do not fit."""
@@ -79,6 +77,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
         ids = np.frombuffer(self.ids, dtype="<i4").reshape(self.rows, self.length).astype(np.int64)
         mask = np.arange(self.length) < np.array(self.lengths)[:, None]
         return ids, mask.astype(np.int64)
+
+    def token_types(self) -> Ids | None:
+        """Return the token types, int64 (rows, length); None where all are 0. `WireError` if they do not fit."""
+        if not self.types:
+            return None
+        if len(self.types) != self.rows * self.length:
+            raise WireError("a run's token types do not fit its token ids")
+        return np.frombuffer(self.types, dtype=np.uint8).reshape(self.rows, self.length).astype(np.int64)
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +122,10 @@ class RunTensors(msgspec.Struct, frozen=True, kw_only=True, tag="run_tensors"):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
-    """The model is ready; ``device`` and ``providers`` are what the created session reports."""
+    """The model is ready; ``device`` and ``providers`` are what the created session reports.
+
+    ``head`` says what its answers are, ``width`` how many numbers one has; 0 for tensors.
+    """
 
     device: str
     fallback_reason: str | None
@@ -125,6 +134,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
     digest: str
     providers: list[str]
     load_ms: float
+    head: Head = SINGLE_LABEL
+    width: int = 0
 
 
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
@@ -178,9 +189,6 @@ class RunFailed(msgspec.Struct, frozen=True, kw_only=True, tag="run_failed"):
 
 ToEngine = Load | Arrange | Run | RunTensors
 FromEngine = Loaded | LoadFailed | Arranged | ArrangeFailed | Ran | RanTensors | RunFailed
-MessageT = TypeVar("MessageT")
-
-_ENCODER = msgspec.msgpack.Encoder()
 
 
 def pack_run(
@@ -190,10 +198,12 @@ def pack_run(
     pad_id: int = 0,
     wide: bool = False,
     shape: tuple[int, int] = (0, 0),
+    types: Sequence[Sequence[int]] = (),
 ) -> Run:
     """Pad rows of token ids to the longest of them and make the `Run` that carries them.
 
     It has at least the rows and tokens of ``shape``; a row that is added for that holds one token of padding.
+    ``types`` has for each row its token types, or an empty one for all 0.
     """
     lengths = [len(row) for row in rows]
     length = max(shape[1], *lengths)
@@ -203,6 +213,9 @@ def pack_run(
         for row, count in zip(rows, lengths, strict=True)
     )
     added = max(0, shape[0] - len(rows))
+    packed = b""
+    if any(types):
+        packed = b"".join(bytes(row).ljust(length, b"\0") for row in types) + bytes(length * added)
     return Run(
         run_id=run_id,
         wide=wide,
@@ -210,6 +223,7 @@ def pack_run(
         length=length,
         lengths=lengths + [1] * added,
         ids=ids + padding * (length * added),
+        types=packed,
     )
 
 
@@ -229,61 +243,3 @@ def pack_tensors(run_id: int, jobs: Sequence[Sequence[Tensor]], *, wide: bool = 
             for column in zip(*jobs, strict=True)
         ],
     )
-
-
-def encode(message: ToEngine | FromEngine) -> bytes:
-    """Return the frame for a message; `WireError` when it would be longer than a frame may be."""
-    frame = bytearray(HEADER_BYTES)
-    _ENCODER.encode_into(message, frame, HEADER_BYTES)
-    size = len(frame) - HEADER_BYTES
-    if size > MAX_FRAME_BYTES:
-        raise WireError(f"a frame of {size} bytes is longer than {MAX_FRAME_BYTES}")
-    frame[:HEADER_BYTES] = size.to_bytes(HEADER_BYTES, "big")
-    return bytes(frame)
-
-
-def body_bytes(header: bytes) -> int:
-    """Return how many bytes follow a frame's header; `WireError` when that is more than a frame may have."""
-    size = int.from_bytes(header, "big")
-    if size > MAX_FRAME_BYTES:
-        raise WireError(f"a frame of {size} bytes is longer than {MAX_FRAME_BYTES}")
-    return size
-
-
-class FrameReader(Generic[MessageT]):
-    """Turns received bytes into messages, whatever the pieces they arrive in."""
-
-    def __init__(self, decoder: msgspec.msgpack.Decoder[MessageT]) -> None:
-        self._decoder = decoder
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[MessageT]:
-        """Take received bytes and return the messages that they complete; `WireError` on a bad frame."""
-        self._buffer += data
-        messages: list[MessageT] = []
-        while len(self._buffer) >= HEADER_BYTES:
-            end = HEADER_BYTES + body_bytes(bytes(self._buffer[:HEADER_BYTES]))
-            if len(self._buffer) < end:
-                break
-            messages.append(self.decode(bytes(self._buffer[HEADER_BYTES:end])))
-            del self._buffer[:end]
-        return messages
-
-    def decode(self, body: bytes) -> MessageT:
-        """Read one frame's body; `WireError` when it is no message of this direction."""
-        try:
-            return self._decoder.decode(body)
-        except msgspec.DecodeError as error:
-            raise WireError("a frame that is no message of this protocol") from error
-
-
-def engine_reader() -> FrameReader[ToEngine]:
-    """Return a reader for the engine's side."""
-    decoder: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
-    return FrameReader(decoder)
-
-
-def batcher_reader() -> FrameReader[FromEngine]:
-    """Return a reader for the batcher's side."""
-    decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
-    return FrameReader(decoder)

@@ -20,16 +20,18 @@ from batcher.failing import Failing
 from batcher.followers import Followers
 from batcher.handover import HandOver
 from batcher.intake import Found, Intake, Refusal
-from batcher.item import Item
+from batcher.item import Item, apart
 from batcher.lanes import Turn
 from batcher.ledger import Ledger
+from batcher.outcome import Outcome
 from batcher.patience import Patience
 from batcher.planner import Planner, Start
 from batcher.recess import Recess
 from batcher.runner import Runner, compose_anew
-from batcher.settling import Batch, Outcome, Settler, found_outcome
+from batcher.settling import Batch, Settler, found_outcome
 from batcher.tally import Tally
 from batcher.task import Task
+from inferq.background import heard
 from inferq.broker.base import Consumer
 from inferq.messages import Delivery
 
@@ -74,8 +76,7 @@ class Worker:
             changed=self._changed.set,
         )
         circuit.turned = self._runner.heed
-        self._tasks = asyncio.TaskGroup()
-        self._refused: deque[Refusal] = deque()
+        self._tasks, self._refused = asyncio.TaskGroup(), deque[Refusal]()
         self._found: list[tuple[Item, Outcome]] = []
         # Everything that is in our hands and not in the window.
         self._out: dict[str, Item] = {}
@@ -87,15 +88,16 @@ class Worker:
 
     @property
     def held(self) -> list[str]:
-        """Ids of the jobs in our hands."""
-        waiting = [item.job_id for item in self._planner.window.jobs]
+        """Ids of the jobs in our hands that have a record."""
         refused = [one.origin.job.job_id for one in self._refused if one.origin is not None]
-        return [*waiting, *self._out, *refused, *self._failing.refused]
+        # Nobody could look after those that came past the queue.
+        _, ours = apart([*self._planner.window.jobs, *self._out.values()])
+        return [*(item.job_id for item in ours), *refused, *self._failing.refused]
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is in our hands."""
-        return not (self._out or self._planner.window.jobs or self._refused or self._failing.refused)
+    def in_hand(self) -> int:
+        """How many jobs are in our hands, wherever they came from."""
+        return sum(map(len, (self._out, self._planner.window.jobs, self._refused, self._failing.refused)))
 
     def attach(self, consumer: Consumer) -> None:
         """Name the consumer whose deliveries are settled; comes before `run`."""
@@ -116,15 +118,26 @@ class Worker:
         admitted = self._intake.admit(delivery, origin)
         if isinstance(admitted, Refusal):
             self._refuse(admitted)
-        elif isinstance(admitted, Found):
-            self._out[job_id] = admitted.item
+        else:
+            self.take(admitted)
+
+    def take(self, admitted: Item | Found) -> None:
+        """Take a job in hand that is admitted, from the queue or past it."""
+        if isinstance(admitted, Found):
+            self._out[admitted.item.job_id] = admitted.item
             self._found.append((admitted.item, found_outcome(admitted.result, admitted.lookup_ms)))
             self._changed.set()
         elif self._followers.follow(admitted):
             self._tally.twin()
-            self._out[job_id] = admitted
+            self._out[admitted.job_id] = admitted
         else:
             self._wait_in_window(admitted)
+
+    def abandon(self, item: Item) -> None:
+        """Do no more for a job that came past the queue: nobody waits for it."""
+        item.abandoned = True
+        self._planner.window.remove(item)
+        self._changed.set()
 
     async def run(self) -> None:
         """Run batches until `stop`; returns once what was run is settled."""
@@ -136,7 +149,7 @@ class Worker:
                 self._pass_on(now_s)
                 if self._circuit.rests:
                     self._recess.heed()
-                    await self._wait(self._planner.next_hopeless_s() - now_s)
+                    await heard(self._changed, self._planner.next_hopeless_s() - now_s)
                     continue
                 decision = self._planner.next(now_s)
                 if isinstance(decision, Start):
@@ -144,7 +157,7 @@ class Worker:
                     continue
                 self._runner.grant()
                 until_s = inf if decision.until_s is None else decision.until_s
-                await self._wait(min(until_s, self._planner.next_hopeless_s()) - now_s)
+                await heard(self._changed, min(until_s, self._planner.next_hopeless_s()) - now_s)
             recess.cancel()
 
     def stop(self) -> None:
@@ -174,15 +187,9 @@ class Worker:
                 self._out[item.job_id] = item
             self._spawn(self._expire(hopeless), "expire")
 
-    async def _wait(self, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(None if timeout_s == inf else max(0.0, timeout_s)):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-
     def _wait_in_window(self, item: Item) -> None:
-        self._planner.add(item, self._clock())
+        if not item.abandoned:
+            self._planner.add(item, self._clock())
         self._changed.set()
 
     def _refuse(self, refusal: Refusal) -> None:

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from inferq.sdk.records import Record
-    from inferq.sdk.shapes import Job, Refusal, Result
+    from inferq.sdk.shapes import Embedding, Job, Refusal, Result
     from inferq.sdk.tensors import Outputs
 
 _HOMES = {"AsyncClient": "inferq.sdk.asyncclient", "Client": "inferq.sdk.client"}
 _HOMES |= {
     "Record": "inferq.sdk.records",
     "Outputs": "inferq.sdk.tensors",
-    **dict.fromkeys(("Job", "Refusal", "Result"), "inferq.sdk.shapes"),
+    **dict.fromkeys(("Embedding", "Job", "Refusal", "Result"), "inferq.sdk.shapes"),
 }
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ClientError",
+    "Embedding",
     "Forbidden",
     "Job",
     "JobCancelled",

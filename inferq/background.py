@@ -7,6 +7,8 @@ alive and does nothing, so the process is asked to stop, in order, and whoever s
 import asyncio
 import signal
 from collections.abc import Coroutine
+from contextlib import suppress
+from math import inf
 from typing import Any, Final
 
 import structlog
@@ -32,6 +34,13 @@ async def end(*tasks: asyncio.Task[Any] | None) -> None:
         for task in alive:
             task.cancel()
         _, alive = await asyncio.wait(alive, timeout=ASK_AGAIN_S)
+
+
+async def heard(event: asyncio.Event, within_s: float) -> None:
+    """Wait for an event for so many seconds at most, which may be infinite."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if within_s == inf else max(0.0, within_s)):
+            await event.wait()
 
 
 def _ended(task: asyncio.Task[None]) -> None:

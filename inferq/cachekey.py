@@ -15,7 +15,9 @@ import msgspec
 from inferq.jobs import Job
 from inferq.tensors.tensor import Tensor
 
-VERSION: Final = 1
+VERSION: Final = 2
+# Of its own: whatever is kept anew, messages wait in the shards that their inputs named.
+DIGEST_VERSION: Final = 1
 
 # Sorted keys at every depth: equal options have one spelling.
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -38,17 +40,19 @@ def job_key(job: Job, *, model_digest: str, precision: str) -> str:
     """Return the key of what a job gives to a model."""
     if job.inputs:
         return tensor_key(model_digest=model_digest, precision=precision, inputs=job.inputs)
-    return cache_key(model_digest=model_digest, precision=precision, text=job.text)
+    options = {"text_pair": job.text_pair} if job.text_pair else None
+    return cache_key(model_digest=model_digest, precision=precision, text=job.text, options=options)
 
 
-def input_digest(text: str) -> str:
+def input_digest(text: str, text_pair: str = "") -> str:
     """Return the SHA-256 in hex of an input alone, whatever model reads it."""
-    return hashlib.sha256(_encode((VERSION, text))).hexdigest()
+    parts = (DIGEST_VERSION, text, text_pair) if text_pair else (DIGEST_VERSION, text)
+    return hashlib.sha256(_encode(parts)).hexdigest()
 
 
 def job_digest(job: Job) -> str:
     """Return the digest of what a job gives to whatever model."""
-    return _of_tensors((VERSION,), job.inputs) if job.inputs else input_digest(job.text)
+    return _of_tensors((DIGEST_VERSION,), job.inputs) if job.inputs else input_digest(job.text, job.text_pair)
 
 
 def shard_of(digest: str, shards: int) -> int:

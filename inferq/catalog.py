@@ -24,17 +24,27 @@ class Task(StrEnum):
     """What a model reads and answers."""
 
     TEXT = "text"
+    EMBEDDING = "embedding"
     TENSOR = "tensor"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """One model: ``spec`` is what ``INFERQ_MODEL`` would say of it, ``signature`` what tensors it takes and gives."""
+    """One model: ``spec`` is what ``INFERQ_MODEL`` would say of it, ``signature`` what tensors it takes and gives.
+
+    ``pairs`` says whether it takes two texts; it is None where only its batcher can know.
+    """
 
     name: str
     spec: str
     task: Task
     signature: Signature | None = None
+    pairs: bool | None = False
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether it reads texts, whatever it answers."""
+        return self.task is not Task.TENSOR
 
 
 @dataclass(frozen=True, kw_only=True)

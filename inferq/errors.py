@@ -12,11 +12,13 @@
     │   │   ├── AlreadyFinal         409 already_final
     │   │   ├── BodyTooLarge         413 body_too_large
     │   │   ├── UnsupportedMediaType 415 unsupported_media_type
-    │   │   └── IdempotencyMismatch  422 idempotency_mismatch
+    │   │   ├── IdempotencyMismatch  422 idempotency_mismatch
+    │   │   └── InferenceFailed      500 inference_failed (the model, on this very input)
     │   └── ServiceError             our fault, or load; the same call may pass later
     │       ├── QuotaExceeded        429 quota_exceeded (the load is the caller's own)
     │       ├── QueueFull            503 queue_full
     │       ├── DeadlineUnreachable  503 deadline_unreachable
+    │       ├── TimedOut             504 timed_out
     │       └── Unavailable          503 unavailable (Redis or the broker is away, or did not confirm in time)
     │           └── CircuitOpen      503 circuit_open (it was away so often that it is not asked for a while)
     ├── Undecodable                  a queue message or event that cannot be read
@@ -153,6 +155,12 @@ class IdempotencyMismatch(CallerError):
     code, status, title = "idempotency_mismatch", 422, "The idempotency key is another request's"
 
 
+class InferenceFailed(CallerError):
+    """The model failed on this input, and would again."""
+
+    code, status, title = "inference_failed", 500, "The model failed on this input"
+
+
 class QuotaExceeded(ServiceError):
     """The API key has used what it may use for now."""
 
@@ -169,6 +177,12 @@ class DeadlineUnreachable(ServiceError):
     """What waits already takes longer than the job's deadline allows."""
 
     code, title = "deadline_unreachable", "The deadline cannot be met"
+
+
+class TimedOut(ServiceError):
+    """A call was not answered in the time that it has; nothing is computed for it any more."""
+
+    code, status, title = "timed_out", 504, "The call took too long"
 
 
 class Unavailable(ServiceError):

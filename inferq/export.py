@@ -13,13 +13,16 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from inferq.errors import OperatorError, first_line
+from inferq.exported import Exported
+from inferq.exportencoder import EMBEDDING_FILES, files_beside, tokens_alone
+from inferq.head import Pooling
 from inferq.hubcache import MANIFEST
 from inferq.installing import install_extra
 from inferq.modelfolder import (
@@ -31,8 +34,8 @@ from inferq.modelfolder import (
     check,
     layers,
     no_progress,
-    read_json,
 )
+from inferq.modeljson import read_json
 from inferq.onnxfile import external_files, fused_attention
 from inferq.precision import EXTERNAL_FROM_BYTES, check_fused, convert
 
@@ -42,7 +45,7 @@ MAX_ERROR: Final = 1e-3
 
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 # What belongs to a model folder beside its weights; a source may be a working folder with much else in it.
-_COPIED: Final = ("*.json", "vocab.txt", "merges.txt", "*.md", "LICENSE*", "NOTICE*")
+_COPIED: Final = ("*.json", "*_Pooling/config.json", "vocab.txt", "merges.txt", "*.md", "LICENSE*", "NOTICE*")
 _NOT_COPIED: Final = frozenset({MANIFEST})
 _RANDOM_CARD: Final = """# random-distilbert
 
@@ -51,34 +54,20 @@ seed {seed}. It is for benchmarks: it takes the time that a trained one takes, a
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported:
-    """What an export made; ``layers`` is 0 when the model's config does not say how many it has."""
-
-    path: Path
-    precision: str
-    labels: tuple[str, ...]
-    max_length: int
-    layers: int
-    fused_attention: int
-    size_bytes: int
-
-    def summary(self) -> str:
-        """Return one line for the operator."""
-        fused = f"{self.fused_attention} of {self.layers}" if self.layers else str(self.fused_attention)
-        return (
-            f"{self.path}: {self.precision}, {self.size_bytes / 1e6:.0f} MB, {fused} attention "
-            f"layers fused, labels {', '.join(self.labels) or 'not named'}, up to {self.max_length} tokens"
-        )
-
-
 def export(
-    source: str, target: Path, *, precision: str = "fp32", progress: Progress = no_progress
+    source: str,
+    target: Path,
+    *,
+    precision: str = "fp32",
+    pooling: Pooling | None = None,
+    normalize: bool = False,
+    progress: Progress = no_progress,
 ) -> Exported:
     """Make ``target`` a model folder that has this precision beside fp32.
 
     ``source`` is a Hugging Face id, a folder of config, tokenizer and safetensors, or, for int8 and fp16, a model
-    folder or `builtin`. ``target`` must be absent or empty. Raises `OperatorError` with one line and the cure.
+    folder or `builtin`. ``target`` must be absent or empty. What sentence-transformers made becomes a model of
+    embeddings, and so does an encoder of which ``pooling`` is said. Raises `OperatorError` with one line and the cure.
     """
     folder = builtin_path() if source == "builtin" else Path(source)
     if (folder / MODEL_FILE).is_file():
@@ -89,8 +78,11 @@ def export(
     torch, transformers = _extra()
     progress(f"loading {source}", 0, 0)
     options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": folder.is_dir()}
+    beside = files_beside(source, folder, pooling, normalize)
+    embeds = not EMBEDDING_FILES.isdisjoint(beside)
+    kind = transformers.AutoModel if embeds else transformers.AutoModelForSequenceClassification
     try:
-        model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+        model, loading = kind.from_pretrained(
             source,
             use_safetensors=True,
             attn_implementation="eager",
@@ -101,11 +93,18 @@ def export(
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, use_fast=True, **options)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise OperatorError(f"{source} cannot be loaded for export: {first_line(error)}") from error
-    if loading["missing_keys"]:
-        raise OperatorError(f"{source} has no trained classification head: choose a text classifier")
+    # Nobody asks an encoder for what its pooler gives.
+    missing = [key for key in loading["missing_keys"] if not (embeds and key.startswith("pooler."))]
+    if missing and embeds:
+        raise OperatorError(f"{source} lacks weights of its encoder ({missing[0]}): choose another model")
+    if missing:
+        raise OperatorError(
+            f"{source} has no trained classification head: choose a text classifier, or for embeddings say how to"
+            " pool: --pooling mean, cls or max"
+        )
     if not tokenizer.is_fast:
         raise OperatorError(f"{source} has no fast tokenizer (tokenizer.json): choose a model that has one")
-    return _write(model, tokenizer, target, precision=precision, progress=progress)
+    return _write(model, tokenizer, target, precision=precision, progress=progress, beside=beside)
 
 
 def random_distilbert(target: Path, *, seed: int = 0, progress: Progress = no_progress) -> Exported:
@@ -137,7 +136,8 @@ def random_distilbert(target: Path, *, seed: int = 0, progress: Progress = no_pr
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = transformers.DistilBertForSequenceClassification(config)
-    return _write(model, tokenizer, target, progress=progress, card=_RANDOM_CARD.format(seed=seed))
+    card = {"README.md": _RANDOM_CARD.format(seed=seed).encode()}
+    return _write(model, tokenizer, target, progress=progress, beside=card)
 
 
 def _write(
@@ -147,17 +147,21 @@ def _write(
     *,
     progress: Progress,
     precision: str = "fp32",
-    card: str | None = None,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Exported:
     with folder_for(target) as made:
         progress("tracing and fusing", 0, 0)
-        _write_graph(model.eval(), tokenizer, made)
+        embeds = not EMBEDDING_FILES.isdisjoint(beside)
+        model = model.eval()
+        asked = tokens_alone(_extra()[0], model) if embeds else model
+        _write_graph(model, asked, tokenizer, made, output="last_hidden_state" if embeds else "logits")
         model.config.save_pretrained(made)
         tokenizer.save_pretrained(made)
-        if card is not None:
-            (made / "README.md").write_text(card, encoding="utf-8")
+        for name, content in beside.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_bytes(content)
         progress("comparing with torch", 0, 0)
-        _compare(model, made)
+        _compare(model, asked, made)
         return _finished(made, target, precision=precision, progress=progress)
 
 
@@ -205,11 +209,12 @@ def _finished(made: Path, target: Path, *, precision: str, progress: Progress) -
         layers=layers(config),
         fused_attention=fused_attention(made / MODEL_FILES[precision]),
         size_bytes=sum(path.stat().st_size for path in made.iterdir()),
+        answers=folder.head.text,
     )
 
 
-def _write_graph(model: Any, tokenizer: Any, made: Path) -> None:
-    """Trace, fuse and write ``model.onnx``."""
+def _write_graph(model: Any, asked: Any, tokenizer: Any, made: Path, *, output: str) -> None:
+    """Trace what is ``asked`` of a model, fuse it and write ``model.onnx``."""
     torch, _ = _extra()
     optimizer: Any = importlib.import_module("onnxruntime.transformers.optimizer")
     inputs = [name for name in _INPUTS if name in tokenizer.model_input_names]
@@ -222,13 +227,14 @@ def _write_graph(model: Any, tokenizer: Any, made: Path) -> None:
         # The fusions know the graphs of the tracing exporter, which torch calls outdated, not its successor's.
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            model,
+            asked,
             (),
             str(plain),
             kwargs={name: example * (name != "token_type_ids") for name in inputs},
             input_names=inputs,
-            output_names=["logits"],
-            dynamic_axes=dict.fromkeys(inputs, dynamic) | {"logits": {0: "batch"}},
+            output_names=[output],
+            dynamic_axes=dict.fromkeys(inputs, dynamic)
+            | {output: {0: "batch"} if output == "logits" else dynamic},
             opset_version=OPSET,
             dynamo=False,
         )
@@ -247,7 +253,7 @@ def _write_graph(model: Any, tokenizer: Any, made: Path) -> None:
     check_fused(fused_attention(made / MODEL_FILE), config.to_dict())
 
 
-def _compare(model: Any, made: Path) -> None:
+def _compare(model: Any, asked: Any, made: Path) -> None:
     """Run a padded batch through torch and ONNX Runtime; `OperatorError` when their answers differ."""
     torch, _ = _extra()
     onnxruntime: Any = importlib.import_module("onnxruntime")
@@ -258,9 +264,14 @@ def _compare(model: Any, made: Path) -> None:
     feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
     wanted = [entry.name for entry in session.get_inputs()]
     with torch.no_grad():
-        expected = model(input_ids=ids, attention_mask=mask).logits.numpy()
+        expected = asked(input_ids=ids, attention_mask=mask)
+    expected = (expected.logits if asked is model else expected).numpy()
     got = session.run(None, {name: feed[name].numpy() for name in wanted})[0]
-    error = float(abs(got - expected).max())
+    differences = abs(got - expected)
+    if asked is not model:
+        # What stands at padding is nobody's.
+        differences = differences[mask.numpy() == 1]
+    error = float(differences.max())
     if not error < MAX_ERROR:
         raise OperatorError(f"the exported graph differs from torch by {error:.1e}: it was not kept")
 

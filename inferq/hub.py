@@ -30,6 +30,8 @@ from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from huggingface_hub.utils.tqdm import tqdm as hub_bar
 
 from inferq.errors import OperatorError, first_line
+from inferq.head import MODULES_FILE
+from inferq.headfiles import READING_FILE
 from inferq.hubcache import COMMIT, MANIFEST, HubCache, Manifest, digest_of, models_dir
 from inferq.installing import install_extra
 from inferq.modelfolder import CONFIG_FILE, MODEL_FILE, ModelFolder, Progress, check, no_progress
@@ -47,8 +49,11 @@ _SUPPORT_FILES: Final = (
     "vocab.txt",
     "vocab.json",
     "merges.txt",
+    MODULES_FILE,
+    READING_FILE,
 )
 _SAFETENSORS: Final = "model.safetensors"
+_POOLING = re.compile(r"\d{1,2}_Pooling/config\.json")
 _WEIGHTS = re.compile(r"model\.onnx(_data(_\d+)?|\.data)?")
 
 
@@ -120,7 +125,9 @@ def _download(
                 tqdm_class=_bar(report),
             )
             _verify(Path(got), file.sibling)
-            Path(got).replace(made / file.target)
+            place_of = made / file.target
+            place_of.parent.mkdir(exist_ok=True)
+            Path(got).replace(place_of)
         if exported:
             # Torch is an extra, and importing it takes seconds.
             from inferq.export import export
@@ -128,7 +135,11 @@ def _download(
             source = made.rename(Path(place, "source"))
             made.mkdir()
             export(str(source), made, progress=progress)
-        files = {path.name: digest_of(path) for path in sorted(made.iterdir())}
+        files = {
+            path.relative_to(made).as_posix(): digest_of(path)
+            for path in sorted(made.rglob("*"))
+            if path.is_file()
+        }
         manifest = Manifest(repo=cache.repo, commit=commit, exported=exported, files=files)
         (made / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
         check(made, name=cache.repo)
@@ -148,6 +159,9 @@ def _wanted_files(repo: str, siblings: list[RepoSibling]) -> tuple[list[_Wanted]
         found = by_name.get(name) or by_name.get(f"onnx/{name}")
         if found is not None:
             wanted.append(_Wanted(sibling=found, target=name))
+    wanted += [
+        _Wanted(sibling=by_name[name], target=name) for name in sorted(by_name) if _POOLING.fullmatch(name)
+    ]
     for prefix in ("onnx/", ""):
         if prefix + MODEL_FILE in by_name:
             weights = [

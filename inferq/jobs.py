@@ -123,7 +123,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Times are milliseconds since the epoch; ``deadline_ms`` is absolute here, or None. ``cache`` is False when the
     caller wants an answer of its own: it is neither taken from a cache nor kept in one. ``owner`` names the API key
     that it came with, empty without keys; ``counted`` says that it counts towards that key's unfinished jobs.
-    ``webhook`` is the URL that is told of its end, empty for none. ``text`` is empty where ``inputs`` holds tensors.
+    ``webhook`` is the URL that is told of its end, empty for none. ``text`` is empty where ``inputs`` holds tensors;
+    ``text_pair`` is the second text of a pair, empty for a text alone.
     """
 
     job_id: str
@@ -137,6 +138,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     counted: bool = False
     webhook: str = ""
     inputs: tuple[Tensor, ...] = ()
+    text_pair: str = ""
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True):

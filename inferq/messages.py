@@ -1,8 +1,9 @@
 """What travels: the queue message, the dead letter and the event.
 
 A queue message carries the whole job, so that a lost record can be rebuilt from it. Each form opens with its
-version; a reader refuses a version it does not know instead of guessing. A job of tensors has a version of its own, so
-that a reader who knows texts alone does not take it for an empty one.
+version; a reader refuses a version it does not know instead of guessing. A job of tensors has a version of its own, and
+so has a pair of texts, so that a reader who knows single texts alone does not take the one for an empty text, or run
+half of the other.
 
 An event is one header line, `version type job_id seq`, and the record as JSON after it. Who forwards the record
 need not decode it.
@@ -21,7 +22,7 @@ from inferq.webhooks.url import MAX_URL
 
 VERSION = 1
 TENSOR_VERSION: Final = 2
-
+PAIR_VERSION: Final = 3
 
 # The end of the year 9999, the last that a record can show.
 LAST_MS: Final = 253_402_300_799_999
@@ -46,9 +47,10 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
     v: int
     job_id: _JobId
     model: str
-    # One of them, as the version says.
+    # As the version says: one of them, or a text and its pair.
     text: str | msgspec.UnsetType = msgspec.UNSET
     inputs: Annotated[list[Tensor], msgspec.Meta(min_length=1)] | msgspec.UnsetType = msgspec.UNSET
+    text_pair: Annotated[str, msgspec.Meta(min_length=1)] | msgspec.UnsetType = msgspec.UNSET
     created_ms: _Time
     priority: Priority = Priority.INTERACTIVE
     deadline_ms: _Time | None = None
@@ -116,6 +118,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return Status(self.type.removeprefix("job."))
 
 
+# What each version must have besides the rest.
+_NEEDED: Final[dict[int, tuple[str, ...]]] = {
+    VERSION: ("text",),
+    TENSOR_VERSION: ("inputs",),
+    PAIR_VERSION: ("text", "text_pair"),
+}
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.json.Encoder()
 _message_decoder = msgspec.json.Decoder(_Message)
@@ -130,11 +138,12 @@ def encode_job(job: Job) -> bytes:
     """Encode a queue message."""
     return _encoder.encode(
         _Message(
-            v=TENSOR_VERSION if job.inputs else VERSION,
+            v=TENSOR_VERSION if job.inputs else PAIR_VERSION if job.text_pair else VERSION,
             job_id=job.job_id,
             model=job.model,
             text=msgspec.UNSET if job.inputs else job.text,
             inputs=list(job.inputs) or msgspec.UNSET,
+            text_pair=job.text_pair or msgspec.UNSET,
             created_ms=job.created_ms,
             priority=job.priority,
             deadline_ms=job.deadline_ms,
@@ -156,20 +165,21 @@ def decode_job(body: bytes) -> Job:
         message: _Message | None = _message_decoder.decode(body)
     except _UNREADABLE:
         message = None
-    if message is None or message.v not in (VERSION, TENSOR_VERSION):
+    if message is None or message.v not in _NEEDED:
         # To say why: the version comes first, since another one may have other fields.
         head = _decode(_version_decoder, body, "queue message")
-        if head.v not in (VERSION, TENSOR_VERSION):
-            understood = f"{VERSION} and {TENSOR_VERSION}"
+        if head.v not in _NEEDED:
+            understood = f"{VERSION} to {PAIR_VERSION}"
             raise Undecodable(f"version {head.v} of the queue message is not understood, only {understood}")
         message = _decode(_message_decoder, body, "queue message")
-    wanted = "text" if message.v == VERSION else "inputs"
-    if getattr(message, wanted) is msgspec.UNSET:
-        raise Undecodable(f"not a queue message: Object missing required field `{wanted}`")
+    for wanted in _NEEDED[message.v]:
+        if getattr(message, wanted) is msgspec.UNSET:
+            raise Undecodable(f"not a queue message: Object missing required field `{wanted}`")
     return Job(
         job_id=message.job_id,
         model=message.model,
-        text=message.text if message.v == VERSION and message.text else "",
+        text=message.text if message.v != TENSOR_VERSION and message.text else "",
+        text_pair=message.text_pair if message.v == PAIR_VERSION and message.text_pair else "",
         created_ms=message.created_ms,
         priority=message.priority,
         deadline_ms=message.deadline_ms,

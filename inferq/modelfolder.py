@@ -10,13 +10,15 @@ What an operator can get wrong with a model shows here, before a process loads i
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from inferq.errors import OperatorError
+from inferq.head import SINGLE_LABEL, Head, Kind
+from inferq.headfiles import read_head, read_pairs, read_reading
+from inferq.modeljson import read_json
 from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
 from inferq.onnxfile import external_files
 from inferq.onnxsignature import read_signature
@@ -33,6 +35,8 @@ TOKENIZER_SETS: Final = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "me
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
 # What the graph of a text model takes.
 TEXT_INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+# Of a name in a file from elsewhere, in one line for an operator.
+_SHOWN: Final = 100
 _LFS_POINTER: Final = b"version https://git-lfs"
 _EXPORT: Final = "make one with: inferq model export <Hugging Face id or folder> <target>"
 
@@ -48,7 +52,9 @@ def no_progress(what: str, done_bytes: int, total_bytes: int) -> None:
 class ModelFolder:
     """A checked model folder; ``labels`` is empty when the config has none, ``note`` is for the operator.
 
-    ``signature`` is what the graph of a tensor model takes and gives; it is None for a text model.
+    ``signature`` is what the graph of a tensor model takes and gives; it is None for a text model. Of that ``head``
+    says what it answers, ``pairs`` whether its tokenizer takes two texts, None where only the loaded one can say, and
+    ``lower`` whether texts are made lower case before it.
     """
 
     path: Path
@@ -57,6 +63,9 @@ class ModelFolder:
     max_length: int
     note: str | None = None
     signature: Signature | None = None
+    head: Head = SINGLE_LABEL
+    pairs: bool | None = False
+    lower: bool = False
 
 
 def resolve(
@@ -102,7 +111,18 @@ def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
         return _tensor_folder(path, name, note)
     config = read_json(path / CONFIG_FILE)
     labels = _labels(config, path)
-    return ModelFolder(path=path, name=name, labels=labels, max_length=_max_length(config, path), note=note)
+    head = read_head(path, path / MODEL_FILE, config, labels=len(labels))
+    return ModelFolder(
+        path=path,
+        name=name,
+        # A config has some even where nothing is labelled.
+        labels=() if head.kind is Kind.EMBEDDING else labels,
+        max_length=_max_length(config, path),
+        note=note,
+        head=head,
+        pairs=read_pairs(path),
+        lower=read_reading(path).lower,
+    )
 
 
 def precision_file(folder: ModelFolder, precision: str) -> Path:
@@ -166,24 +186,17 @@ def _check_file(path: Path, model: Path) -> None:
         # Judged before it is opened: a refused path must not even be looked at.
         if location.startswith("/") or ".." in Path(location).parts:
             raise OperatorError(f"{model} keeps weights outside its folder: keep all its files in {path}")
-        target = (path / location).resolve()
-        if not target.is_relative_to(home):
-            raise OperatorError(f"{model} keeps weights behind a link out of its folder: copy the files")
-        if not target.is_file():
-            raise OperatorError(f"{model} needs its weights file {location!r}: copy it beside the model")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a model's JSON file; `OperatorError` when there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise OperatorError(f"{path} is missing: copy the model's config.json there") from None
-    except (OSError, ValueError) as error:
-        raise OperatorError(f"{path} is not readable JSON: copy the model's file again") from error
-    if not isinstance(value, dict):
-        raise OperatorError(f"{path} is not a JSON object: copy the model's file again")
-    return value
+        try:
+            target = (path / location).resolve()
+            if not target.is_relative_to(home):
+                raise OperatorError(f"{model} keeps weights behind a link out of its folder: copy the files")
+            there = target.is_file()
+        except (OSError, ValueError, RuntimeError):
+            # Too long, or no path at all.
+            there = False
+        if not there:
+            shown = location[:_SHOWN]
+            raise OperatorError(f"{model} needs its weights file {shown!r}: copy it beside the model")
 
 
 def _labels(config: dict[str, Any], path: Path) -> tuple[str, ...]:
@@ -204,14 +217,18 @@ def _max_length(config: dict[str, Any], path: Path) -> int:
     limits = [DEFAULT_MAX_LENGTH]
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     if isinstance(positions, int):
-        offset = config.get("model_type") in _OFFSET_POSITIONS
-        limits = [positions - int(config.get("pad_token_id") or 0) - 1 if offset else positions]
+        offset = str(config.get("model_type")) in _OFFSET_POSITIONS
+        padding = config.get("pad_token_id")
+        limits = [positions - (padding if isinstance(padding, int) else 0) - 1 if offset else positions]
     tokenizer_config = path / "tokenizer_config.json"
     if tokenizer_config.is_file():
         limit = read_json(tokenizer_config).get("model_max_length")
         # "no limit" is written there as a huge number, at times as a float
-        if isinstance(limit, int | float) and limit < 1e9:
+        if isinstance(limit, int | float) and abs(limit) < 1e9:
             limits.append(int(limit))
+    sentence = read_reading(path).length
+    if sentence is not None:
+        limits.append(sentence)
     if min(limits) < 1:
         raise OperatorError(f"{path / CONFIG_FILE}: the longest input must be at least 1 token")
     return min(limits)

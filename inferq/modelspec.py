@@ -8,7 +8,7 @@
 
 The name that records and queues carry follows from the text alone, so every process agrees on it without
 touching a disk or a network. With ``faults`` (for tests) a text can order a failure, and so can a file for as long as
-it is there, see `batcher.model`.
+it is there, see `batcher.simulated`.
 """
 
 import math

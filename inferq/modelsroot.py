@@ -1,15 +1,18 @@
 """Reads the models of a deployment from their folders; what they are is said in `inferq.catalog`.
 
 Read once, at a process's start: whoever adds a model starts the deployment anew. The folder of ``INFERQ_MODEL`` need
-not be where the ingress is: then, and for a model from the hub, it takes the default one for a text model, as most are.
+not be where the ingress is, nor the cache that the hub's model was downloaded to: then it takes the default one for a
+text model, as most are.
 """
 
 from pathlib import Path
 
 from inferq.catalog import Catalog, ModelCard, Task, check_names
 from inferq.errors import OperatorError
-from inferq.modelfolder import check
-from inferq.modelspec import ModelKind, parse
+from inferq.head import Kind
+from inferq.hubcache import HubCache, models_dir
+from inferq.modelfolder import ModelFolder, builtin_path, check
+from inferq.modelspec import ModelKind, ModelSpec, parse
 from inferq.settings import Settings, with_values
 
 
@@ -30,9 +33,7 @@ def read_catalog(settings: Settings) -> Catalog:
     """
     cards = [_default_card(settings)]
     for name, path in _folders(settings).items():
-        folder = check(path, name=name)
-        task = Task.TEXT if folder.signature is None else Task.TENSOR
-        cards.append(ModelCard(name=name, spec=str(path), task=task, signature=folder.signature))
+        cards.append(card_of(check(path, name=name), spec=str(path)))
     return Catalog(default=settings.model_name, models={card.name: card for card in cards})
 
 
@@ -63,13 +64,33 @@ def from_anywhere(settings: Settings) -> Settings:
     )
 
 
+def card_of(folder: ModelFolder, *, spec: str) -> ModelCard:
+    """Return what a folder that was checked says of its model; ``spec`` is what ``INFERQ_MODEL`` would say of it."""
+    task = Task.TENSOR
+    if folder.signature is None:
+        task = Task.EMBEDDING if folder.head.kind is Kind.EMBEDDING else Task.TEXT
+    return ModelCard(name=folder.name, spec=spec, task=task, signature=folder.signature, pairs=folder.pairs)
+
+
 def _default_card(settings: Settings) -> ModelCard:
     spec = parse(settings.model)
-    signature = None
-    if spec.kind is ModelKind.FOLDER and spec.path is not None and Path(spec.path).is_dir():
-        signature = check(Path(spec.path), name=spec.name).signature
-    task = Task.TEXT if signature is None else Task.TENSOR
-    return ModelCard(name=spec.name, spec=settings.model, task=task, signature=signature)
+    path = _place(spec, settings.cache_path)
+    if path is not None and path.is_dir():
+        return card_of(check(path, name=spec.name), spec=settings.model)
+    # A simulated model takes no pairs; of one that is elsewhere only its batcher knows.
+    pairs = False if spec.kind is ModelKind.SIMULATED else None
+    return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=pairs)
+
+
+def _place(spec: ModelSpec, cache_dir: Path | None) -> Path | None:
+    """Return where a model lies on this machine, or would; None where that cannot be said."""
+    if spec.kind is ModelKind.BUILTIN:
+        return builtin_path()
+    if spec.kind is ModelKind.HUB and spec.repo is not None:
+        cache = HubCache(root=models_dir(cache_dir), repo=spec.repo)
+        commit = cache.commit_of(spec.revision or "main")
+        return None if commit is None else cache.folder(commit)
+    return Path(spec.path) if spec.path is not None else None
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

@@ -86,16 +86,14 @@ def _ingresses(settings: Settings, taken: Collection[int], counts: Path) -> list
 
 
 def _batcher_settings(settings: Settings, port: int, model: str, *, beside: int) -> Settings:
-    """Return what a batcher is told: nobody calls it, so it needs no keys, and listens where the keys allowed to.
+    """Return what a batcher is told: it takes calls under the keys of the others, and signs nothing.
 
-    Nor does it sign anything. It has its part of the cores of all ``beside``, whatever model they serve.
+    It has its part of the cores of all ``beside``, whatever model they serve.
     """
     return with_values(
         settings,
         batcher_port=port,
-        api_keys="",
         webhook_secret="",
-        allow_open=settings.allow_open or bool(settings.api_keys),
         serves="" if model == settings.model_name else model,
         batchers=min(beside, MOST_BATCHERS),
     )

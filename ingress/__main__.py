@@ -26,10 +26,13 @@ from inferq.settings import Settings
 from inferq.store import Store
 from inferq.strays import strays, unserved
 from inferq.telemetry import Metrics
+from inferq.v2.routes import SyncRoutes
+from inferq.visitors import Visitors
 from inferq.webhooks.outbox import Outbox
 from inferq.webhooks.policy import Policy
 from ingress.app import Parts, make_app
 from ingress.cache import SharedCache
+from ingress.calls import PipelineCalls
 from ingress.circuits import Circuits
 from ingress.events import Events
 from ingress.idempotency import Idempotency
@@ -42,7 +45,6 @@ from ingress.requests import MAX_BATCH_BYTES, most_body_bytes
 from ingress.stats import Stats
 from ingress.submits import Submits
 from ingress.sweeper import Sweeper
-from ingress.visitors import Visitors
 from ingress.waits import Waits
 from ingress.webhookdoor import WebhookDoor
 
@@ -112,16 +114,6 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     batch_bytes = max(MAX_BATCH_BYTES, most_bytes)
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     visitors = Visitors(origins, host=settings.host)
-    parts = Parts(
-        infer=endpoint(Single(submits, stream_url=settings.stream_url, most_bytes=most_bytes)),
-        batch=endpoint(Batch(submits, stream_url=settings.stream_url, most_bytes=batch_bytes)),
-        jobs=Jobs(store, keys, waits, metrics),
-        events=events,
-        stats=stats,
-        keys=keys,
-        visitors=visitors,
-        stream_url=settings.stream_url,
-    )
 
     async def checks() -> dict[str, str]:
         try:
@@ -130,6 +122,28 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             return {"redis": error.detail, "broker": "unknown"}
         found = {"redis": "ok", "broker": "ok" if broker.ready else "away"}
         return found | dict.fromkeys(circuits.open, "circuit open")
+
+    calls = PipelineCalls(
+        submits,
+        waits,
+        store,
+        metrics,
+        catalog=catalog,
+        served=lambda: stats.loaded_models,
+        checks=checks,
+        process_id=identity,
+    )
+    parts = Parts(
+        infer=endpoint(Single(submits, stream_url=settings.stream_url, most_bytes=most_bytes)),
+        batch=endpoint(Batch(submits, stream_url=settings.stream_url, most_bytes=batch_bytes)),
+        jobs=Jobs(store, keys, waits, metrics),
+        events=events,
+        calls=SyncRoutes(calls, keys, metrics, max_input_bytes=settings.max_input_bytes),
+        stats=stats,
+        keys=keys,
+        visitors=visitors,
+        stream_url=settings.stream_url,
+    )
 
     def about() -> dict[str, Any]:
         told: dict[str, Any] = {"unowned_shards": stats.unowned} if settings.by_hash else {}

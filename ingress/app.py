@@ -15,13 +15,14 @@ from inferq.errors import Forbidden, HttpError
 from inferq.keyring import KeyRing, the_one
 from inferq.server import About, Checks, probe_routes
 from inferq.telemetry import Metrics
+from inferq.v2.routes import SyncRoutes
+from inferq.visitors import Visitors
 from ingress import problems
 from ingress.description.serving import Descriptions
 from ingress.events import Events
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
 from ingress.jobs import Jobs
 from ingress.stats import Stats
-from ingress.visitors import Visitors
 
 _log = structlog.get_logger(__name__)
 
@@ -34,6 +35,7 @@ class Parts:
     batch: SubmitEndpoint
     jobs: Jobs
     events: Events
+    calls: SyncRoutes
     stats: Stats
     keys: KeyRing
     visitors: Visitors
@@ -61,6 +63,7 @@ def make_routes(parts: Parts, metrics: Metrics, checks: Checks, about: About = d
         Route(BATCH_PATH, parts.batch, methods=["POST"]),
         Route("/v1/jobs/{job_id}", job, methods=["GET", "DELETE"]),
         Route("/v1/jobs/{job_id}/events", parts.events, methods=["GET"]),
+        *parts.calls.routes(),
         Route("/v1/stats", statistics, methods=["GET"]),
         Route("/stats", overview, methods=["GET"]),
         *probe_routes(metrics, checks, about),

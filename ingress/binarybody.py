@@ -4,7 +4,8 @@
 in place of `data`; one may also have its data in the JSON. NaN and infinity have bytes, so here they are taken.
 """
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,8 +13,8 @@ from inferq.errors import FieldError, InvalidRequest
 from inferq.tensors.binary import HEADER, pieces, split
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import MAX_NAME, MAX_RANK, TensorError
-from ingress.bodyfaults import refused
-from ingress.requests import MAX_TENSORS, BinaryTensor, InferRequest, decode
+from ingress.bodyfaults import invalid, refused
+from ingress.requests import ALLOWED, MAX_TENSORS, BinaryTensor, InferRequest, InputTensor, checked
 
 
 class _Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,16 +29,21 @@ class _Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     parameters: _Parameters | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    inputs: Annotated[list[_Input], msgspec.Meta(min_length=1, max_length=MAX_TENSORS)]
-
-
+_IN_INPUTS = re.compile(r".* - at `\$\.inputs[`\[].*", re.DOTALL)
 _ALLOWED = "must hold a list of inputs, each with data or parameters.binary_data_size"
-_decoder = msgspec.json.Decoder(_Head)
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_encode = msgspec.json.Encoder().encode
+# Any other submit, but for what its inputs may hold.
+_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "_BinaryRequest",
+        [("inputs", Annotated[list[_Input], msgspec.Meta(min_length=1, max_length=MAX_TENSORS)])],
+        bases=(InferRequest,),
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+)
+_OTHERS = [name for name in InferRequest.__struct_fields__ if name != "inputs"]
 _NO_DATA = msgspec.Raw(b"[]")
-_ONE_INPUT = msgspec.Raw(b'[{"name":"x","datatype":"BOOL","shape":[0],"data":[]}]')
 
 
 def decode_binary(body: bytes, json_length: bytes) -> InferRequest:
@@ -51,17 +57,17 @@ def decode_binary(body: bytes, json_length: bytes) -> InferRequest:
     except TensorError as error:
         raise InvalidRequest(error.detail, errors=[FieldError(pointer="", detail=error.detail)]) from None
     try:
-        inputs = _decoder.decode(head).inputs
-        others = _fields.decode(head)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise refused("", f"the JSON that {HEADER} measures", _ALLOWED) from None
+        found = _decoder.decode(head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _fault(error) from None
+    inputs: list[_Input] = found.inputs
     sizes = [_size(index, one) for index, one in enumerate(inputs)]
     try:
         values = list(pieces(tail, sizes))
     except TensorError as error:
         place = "" if error.index is None else f"/inputs/{error.index}/parameters"
         raise refused(place, "binary_data_size" if place else "the body", error.detail) from None
-    given = [
+    given: list[InputTensor] = [
         BinaryTensor(
             name=one.name,
             datatype=one.datatype,
@@ -71,9 +77,16 @@ def decode_binary(body: bytes, json_length: bytes) -> InferRequest:
         )
         for one, value in zip(inputs, values, strict=True)
     ]
-    # What else is asked for is judged as in any other submit.
-    others["inputs"] = _ONE_INPUT
-    return msgspec.structs.replace(decode(_encode(others)), inputs=given)
+    return checked(InferRequest(inputs=given, **{name: getattr(found, name) for name in _OTHERS}))
+
+
+def _fault(error: Exception) -> InvalidRequest:
+    """Return what is wrong with the JSON: of its inputs as a whole, else of the field."""
+    if isinstance(error, msgspec.ValidationError) and not _IN_INPUTS.fullmatch(str(error)):
+        found = invalid(str(error), ALLOWED)
+        if found.errors[0].pointer:
+            return found
+    return refused("", f"the JSON that {HEADER} measures", _ALLOWED)
 
 
 def _size(index: int, one: _Input) -> int | None:

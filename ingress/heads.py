@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ingress.requests import wants_cached
+from inferq.cachecontrol import wants_cached
 
 # Most fields of most requests are none of these, and would be compared with each.
 _KNOWN: Final = frozenset(

@@ -10,15 +10,16 @@ import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
+from inferq import bodies
 from inferq.apikeys import Caller
 from inferq.broker import TakenBack
 from inferq.errors import HttpError, InferqError, Unavailable, UnsupportedMediaType
+from inferq.gate import Gate
 from inferq.jobs import Birth
 from inferq.keyring import KeyRing, the_one
 from inferq.telemetry import Metrics
 from inferq.tensors.binary import HEADER
-from ingress import bodies, problems
-from ingress.admission import Gate
+from ingress import problems
 from ingress.answers import (
     REPLAYED,
     Accepted,

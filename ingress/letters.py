@@ -1,7 +1,7 @@
 """What the page of operations shows of dead letters, and does with them.
 
 They are everybody's, so only an admin's key may see or touch them. Without keys they are open on loopback alone, within
-the rules of `ingress.visitors` and one more: a page of another origin may not even look, since that is work for the
+the rules of `inferq.visitors` and one more: a page of another origin may not even look, since that is work for the
 broker. What changes something has to come as JSON, which such a page cannot send without asking first.
 """
 
@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from inferq import bodies
 from inferq.broker import Broker
 from inferq.errors import FieldError, Forbidden, InvalidRequest, Unavailable
 from inferq.jobs import isoformat
@@ -22,10 +23,9 @@ from inferq.keyring import KeyRing, the_one
 from inferq.messages import DeadLetter
 from inferq.names import DEAD_LIMIT, Names
 from inferq.replays import MOST_AT_ONCE, replay
-from ingress import bodies
+from inferq.visitors import Visitors
 from ingress.heads import head_of
 from ingress.requests import check_headers
-from ingress.visitors import Visitors
 
 MOST_SHOWN: Final = 100
 MOST_CHOSEN: Final = MOST_AT_ONCE

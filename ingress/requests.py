@@ -52,10 +52,14 @@ class BinaryTensor(InputTensor, frozen=True, kw_only=True):
 class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of `POST /v1/infer`: one of ``text``, ``inputs`` and ``input_data``, which is a single row of numbers.
 
+    ``text_pair`` is the second text of a pair, beside ``text``.
     ``deadline_ms`` counts from acceptance, an empty ``webhook`` is none at all.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)] | msgspec.UnsetType = msgspec.UNSET
+    text_pair: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
     inputs: (
         Annotated[list[InputTensor], msgspec.Meta(min_length=1, max_length=MAX_TENSORS)] | msgspec.UnsetType
     ) = msgspec.UNSET
@@ -81,6 +85,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 ALLOWED: Final[Mapping[str, str]] = {
     "text": f"must be a string of 1 to {MAX_TEXT} characters",
+    "text_pair": f"must be a string of 1 to {MAX_TEXT} characters",
     "inputs": f"must be a list of 1 to {MAX_TENSORS} tensors, each with name, datatype, shape and data",
     "input_data": "must be a list of numbers",
     "model": f"must be a string of up to {MAX_MODEL} characters",
@@ -116,10 +121,7 @@ _inputs_decoder = _decoder_of_inputs(InferRequest)
 _raw_inputs_decoder = _decoder_of_inputs(msgspec.Raw)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _INPUTS_ALLOWED: Final = f"must be a list of 1 to {MAX_INPUTS} objects"
-# What a directive's value may hold is no directive. An open quote reaches to the end: each byte is looked at once.
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_FRESH: Final = frozenset({b"no-cache", b"no-store"})
 _KINDS: Final = ("text", "inputs", "input_data")
 
 
@@ -142,6 +144,11 @@ def decode(body: bytes | msgspec.Raw) -> InferRequest:
         raise invalid(str(error), ALLOWED) from None
     except _UNREADABLE as error:
         raise refused("", "the body", f"is not JSON in UTF-8: {error}") from None
+    return checked(request)
+
+
+def checked(request: InferRequest) -> InferRequest:
+    """Return a request in which nothing is wrong beyond what its types say; raises `InvalidRequest`."""
     if (fault := _fault(request)) is not None:
         raise fault
     return request
@@ -260,18 +267,15 @@ def check_headers(
         raise UnsupportedMediaType("Content-Type must be application/json")
 
 
-def wants_cached(cache_control: bytes) -> bool:
-    """Say whether a cached answer will do: it will unless this `Cache-Control` says no-cache or no-store."""
-    directives = _QUOTED.sub(b"", cache_control).lower().split(b",")
-    return _FRESH.isdisjoint(directive.partition(b"=")[0].strip() for directive in directives)
-
-
 def _fault(request: InferRequest) -> InvalidRequest | None:
     """Return what is wrong with a request beyond what its types say, if anything."""
     text, inputs = request.text, request.inputs
     if isinstance(text, str) and inputs is request.input_data:
         # The usual case: both are unset.
-        return _blank() if text.isspace() else None
+        if text.isspace():
+            return _blank("text")
+        pair = request.text_pair
+        return _blank("text_pair") if isinstance(pair, str) and pair.isspace() else None
     given = [name for name in _KINDS if getattr(request, name) is not msgspec.UNSET]
     if not given:
         return refused("/text", "text", f"is missing: it {ALLOWED['text']}")
@@ -279,11 +283,13 @@ def _fault(request: InferRequest) -> InvalidRequest | None:
         return refused(
             f"/{given[1]}", given[1], f"must not stand beside {given[0]}: send one of {', '.join(_KINDS)}"
         )
+    if request.text_pair is not msgspec.UNSET:
+        return refused("/text_pair", "text_pair", f"must not stand beside {given[0]}: it is for a text")
     for index, one in enumerate(inputs or ()):
         if bytes(memoryview(one.data)[:1]) != b"[":
             return refused(f"/inputs/{index}/data", f"inputs.{index}.data", TENSOR_ALLOWED["data"])
     return None
 
 
-def _blank() -> InvalidRequest:
-    return refused("/text", "text", "must not be white space alone")
+def _blank(field: str) -> InvalidRequest:
+    return refused(f"/{field}", field, "must not be white space alone")

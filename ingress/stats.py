@@ -79,6 +79,7 @@ class Stats:
         self._rates: dict[str, Rates] = {}
         self._served: dict[str, Served | None] = {}
         self.unowned: Mapping[str, list[int]] = {}
+        self._loaded: set[str] = set()
 
     def served(self, model: str) -> Served | None:
         """What a model's living batchers ran at the last look; None when they differ, or none is there."""
@@ -92,6 +93,11 @@ class Stats:
     def without_batcher(self) -> list[str]:
         """The models that had no living batcher at the last look."""
         return sorted(set(self._models) - self._rates.keys())
+
+    @property
+    def loaded_models(self) -> set[str]:
+        """The models that a batcher had loaded at the last look, with an engine that does not rest."""
+        return self._loaded
 
     async def run(
         self,
@@ -228,6 +234,7 @@ class Stats:
         models = {entry.model for entry in beats}
         self._served = {model: served(beats, model) for model in models}
         self._rates = {model: _rates(beats, model, names.shards) for model in models}
+        self._loaded = {entry.model for entry in beats if entry.state not in ("loading", "resting")}
         self.unowned = await self._unowned(self._beside)
         self._unowned_gauge.set(sum(map(len, self.unowned.values())))
 

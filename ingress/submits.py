@@ -20,12 +20,13 @@ from inferq.catalog import Catalog
 from inferq.circuit import Circuit
 from inferq.deadline import Deadlines
 from inferq.errors import DeadlineUnreachable, HttpError, InvalidRequest, QueueFull, Unavailable
+from inferq.gate import Gate
 from inferq.jobs import BIRTHS, Birth, Job, Priority
 from inferq.messages import encode_job
 from inferq.names import Names
 from inferq.steps import Origin
 from inferq.telemetry import Metrics
-from ingress.admission import Crowded, Gate, Rates, retry_after_s, wait_ms, whole_s
+from ingress.admission import Crowded, Rates, retry_after_s, wait_ms, whole_s
 from ingress.brokerdoor import BrokerDoor
 from ingress.cache import SharedCache
 from ingress.quota import Quotas
@@ -228,6 +229,7 @@ class Submits:
             job_id=job_id,
             model=card.name,
             text=request.text or "",
+            text_pair=request.text_pair or "",
             inputs=inputs,
             created_ms=created_ms,
             priority=request.priority,

@@ -3,7 +3,9 @@
 A shape is believed only as far as the limit goes: what it claims is compared with that before anything is read.
 """
 
-from inferq.catalog import Catalog, ModelCard, Task
+import msgspec
+
+from inferq.catalog import Catalog, ModelCard
 from inferq.errors import ModelNotFound
 from inferq.tensors.datatypes import LAYOUTS
 from inferq.tensors.jsondata import read_values
@@ -36,9 +38,12 @@ def choose_model(request: InferRequest, catalog: Catalog) -> ModelCard:
             if not names:
                 raise ModelNotFound("this service runs no model that takes tensors")
             raise refused("/model", "model", f"must name a model that takes tensors: {_listed(names)}")
-    if (card.task is Task.TEXT) != (field == "text"):
-        taken = "a text" if card.task is Task.TEXT else "inputs"
+    if card.takes_text != (field == "text"):
+        taken = "a text" if card.takes_text else "inputs"
         raise refused(f"/{field}", field, f"is not for the model {card.name!r}, which takes {taken}")
+    # Where that is not known here, the batcher says it.
+    if card.pairs is False and request.text_pair is not msgspec.UNSET:
+        raise refused("/text_pair", "text_pair", f"is not for the model {card.name!r}, which takes one text")
     return card
 
 

@@ -17,20 +17,8 @@ from typing import Final
 
 import psutil
 
-from batcher.wire import (
-    HEADER_BYTES,
-    Arrange,
-    Arranged,
-    FromEngine,
-    Load,
-    Loaded,
-    Ran,
-    ToEngine,
-    batcher_reader,
-    body_bytes,
-    encode,
-    pack_run,
-)
+from batcher.frames import HEADER_BYTES, batcher_reader, body_bytes, encode
+from batcher.wire import Arrange, Arranged, FromEngine, Load, Loaded, Ran, ToEngine, pack_run
 from inferq.childprocess import inherited_env
 from inferq.cpus import available_cpus
 from inferq.modelfolder import resolve

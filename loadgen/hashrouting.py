@@ -67,7 +67,7 @@ class Found:
 
 
 async def measured(broker: str, *, requests: int, say: Callable[[str], None]) -> Found:
-    """Send requests to a fresh pipeline, half of them again while one of its batchers is killed.
+    """Send requests to a fresh pipeline, half of them again, in the middle of which one of its batchers is killed.
 
     Raises:
         TimeoutError: it does not get through them in time.
@@ -91,10 +91,13 @@ async def measured(broker: str, *, requests: int, say: Callable[[str], None]) ->
         computed = _rows(await deployment.stats())
         say(table(f"{broker}, {requests} requests of {INPUTS} inputs", before))
 
-        sending = asyncio.create_task(_submitted(deployment.url, requests // 2))
-        await asyncio.sleep(0)
-        os.kill(deployment.pid("batcher-1"), signal.SIGKILL)
-        jobs += await sending
+        half_way = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(_submitted(deployment.url, requests // 2, half_way))
+            # With jobs in its hands.
+            await half_way.wait()
+            os.kill(deployment.pid("batcher-1"), signal.SIGKILL)
+        jobs += sending.result()
         ended = await fates(deployment.url, jobs, within_s=WITHIN_S)
         after = await _shared(deployment, but=before)
         say(table(f"{broker}, after one was killed and replaced", after))
@@ -157,8 +160,11 @@ def table(title: str, parts: Mapping[str, Split]) -> str:
     return "\n".join(lines)
 
 
-async def _submitted(url: str, requests: int) -> list[str]:
-    """Submit so many requests, the inputs in turn, and return the ids of those that were accepted: all."""
+async def _submitted(url: str, requests: int, half_way: asyncio.Event | None = None) -> list[str]:
+    """Submit so many requests, the inputs in turn, and return the ids of those that were accepted: all.
+
+    ``half_way`` is set as soon as half of them are.
+    """
     texts = [f"input number {number % INPUTS}" for number in range(requests)]
     parts = iter([texts[first : first + AT_ONCE] for first in range(0, requests, AT_ONCE)])
     client, accepted = Client(url), list[str]()
@@ -166,6 +172,8 @@ async def _submitted(url: str, requests: int) -> list[str]:
     async def send() -> None:
         for part in parts:
             accepted.extend(await _one(client, part))
+            if half_way is not None and 2 * len(accepted) >= requests:
+                half_way.set()
 
     try:
         async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:

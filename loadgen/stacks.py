@@ -24,6 +24,7 @@ STEPS: Final[Sequence[Rule]] = (
     ("batcher/policy.py", "", "compose"),
     ("batcher/window.py", "", "compose"),
     ("batcher/engine", "", "engine's link"),
+    ("batcher/frames.py", "", "engine's link"),
     ("batcher/wire.py", "", "engine's link"),
     ("inferq/broker/", "ack", "ack"),
     ("inferq/broker/", "_ack", "ack"),

@@ -17,6 +17,7 @@ import pytest
 
 from batcher.assembly import Assembly, assemble
 from batcher.cache import ResultCache
+from batcher.direct import DirectCalls
 from batcher.engine import Answer, Engine
 from batcher.enginecircuit import CANARY, EngineCircuit
 from batcher.shardkeeper import ShardKeeper
@@ -28,6 +29,7 @@ from inferq.background import end
 from inferq.broker import make_broker
 from inferq.broker.base import Broker, Consumer
 from inferq.broker.stream_holder import StreamHolder
+from inferq.catalog import ModelCard, Task
 from inferq.jobs import Job, JobRecord, decode_record
 from inferq.messages import encode_job
 from inferq.redis import connect
@@ -64,13 +66,20 @@ class NotingEngine(Engine):
     runs: list[Run]
     canaries: int
 
-    async def run(self, rows: Sequence[Sequence[int]], *, timeout_ms: float, wide: bool = False) -> Answer:
+    async def run(
+        self,
+        rows: Sequence[Sequence[int]],
+        *,
+        timeout_ms: float,
+        wide: bool = False,
+        types: Sequence[Sequence[int]] = (),
+    ) -> Answer:
         """Note a batch, and run it."""
         if list(rows) == [CANARY]:
             self.canaries += 1
             return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
         self.runs.append(Run(rows=[tuple(row) for row in rows], timeout_ms=timeout_ms))
-        return await super().run(rows, timeout_ms=timeout_ms, wide=wide)
+        return await super().run(rows, timeout_ms=timeout_ms, wide=wide, types=types)
 
     def runs_of(self, text: str) -> list[Run]:
         """Return the runs that a text was in."""
@@ -87,6 +96,7 @@ class Running:
     working: asyncio.Task[None]
     tally: Tally
     metrics: Metrics
+    direct: DirectCalls
     circuit: EngineCircuit
     cache: ResultCache
     keeper: ShardKeeper | None
@@ -109,7 +119,7 @@ class Running:
     async def idle(self, timeout_s: float = 30) -> None:
         """Wait until nothing is in its hands."""
         await eventually(
-            lambda: self.worker.idle, timeout_s, what=f"an idle batcher (it holds {self.worker.held})"
+            lambda: not self.worker.in_hand, timeout_s, what=f"an idle batcher (it holds {self.worker.held})"
         )
 
     async def computing(self, text: str) -> None:
@@ -227,6 +237,9 @@ class Rig:
         worker = assembly.worker
         consumer, keeper, keeping = await self._consume(settings, batcher_id, assembly, metrics)
         working = asyncio.create_task(worker.run())
+        direct = DirectCalls(batcher_id)
+        direct.load(ModelCard(name="simulated", spec=model, task=Task.TEXT))
+        direct.begin(assembly)
         try:
             yield Running(
                 worker=worker,
@@ -235,6 +248,7 @@ class Rig:
                 working=working,
                 tally=tally,
                 metrics=metrics,
+                direct=direct,
                 circuit=assembly.circuit,
                 cache=assembly.cache,
                 keeper=keeper,
@@ -283,7 +297,7 @@ class Rig:
 async def _cut_off(consumer: Any) -> None:
     """End a consumer without a word to Redis or the broker but the end of its connection."""
     if isinstance(consumer, StreamHolder):
-        await end(*consumer._tasks)  # type: ignore[attr-defined]
+        await end(*consumer._tasks)  # type: ignore[attr-defined]  # both kinds have them
     else:
         await end(consumer._looking)
         await consumer._link.close()

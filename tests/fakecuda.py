@@ -5,7 +5,8 @@ from typing import Any
 
 import onnxruntime
 
-from batcher.providers import CPU, CUDA, Driver
+from batcher.cuda import CPU, CUDA
+from batcher.providers import Driver
 
 
 class FakeDriver(Driver):

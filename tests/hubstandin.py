@@ -48,8 +48,9 @@ class HubStandIn:
 def files_of(folder: Path, *, onnx_at: str = "onnx/model.onnx") -> dict[str, bytes]:
     """Return a model folder's files as a repository holds them."""
     return {
-        onnx_at if path.name == "model.onnx" else path.name: path.read_bytes()
-        for path in sorted(folder.iterdir())
+        onnx_at if path.name == "model.onnx" else path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
 
 

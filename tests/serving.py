@@ -1,12 +1,15 @@
-"""Runs an ingress in the test's own process."""
+"""Runs an ingress, or a batcher, in the test's own process."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 
+from batcher.service import Service
 from inferq.ports import LOOPBACK, free_port
+from inferq.server import listen
 from inferq.settings import load
 from ingress.__main__ import main
 from tests.deployment import Deployment
@@ -47,6 +50,35 @@ async def serving(
         stopping.set()
         async with asyncio.timeout(10.0):
             await running
+
+
+@asynccontextmanager
+async def batching(
+    deployment: Deployment, model: str = "", root: Path | None = None, *, name: str = "", **options: str
+) -> AsyncIterator[str]:
+    """Run a batcher that serves a model of ``root``, or the default one; yields its URL."""
+    environ = {
+        "INFERQ_REDIS_URL": deployment.redis_url,
+        "INFERQ_BROKER_URL": deployment.broker_url,
+        "INFERQ_NAMESPACE": deployment.names.namespace,
+        "INFERQ_MODELS": str(root or ""),
+        "INFERQ_SERVES": model,
+        "INFERQ_THREADS": "1",
+        **options,
+    }
+    settings, _ = load(environ)
+    stopping = asyncio.Event()
+    listener = listen(LOOPBACK, 0, setting="INFERQ_BATCHER_PORT")
+    port = listener.getsockname()[1]
+    service = Service(settings, name or f"b-{model or 'default'}", stopping)
+    running = asyncio.create_task(service.run(listener))
+    try:
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        stopping.set()
+        async with asyncio.timeout(15.0):
+            await running
+        listener.close()
 
 
 async def ready(client: httpx.AsyncClient) -> bool:

@@ -71,7 +71,7 @@ def _mlp() -> bytes:
     nodes = [
         _node("MatMul", ["x", "w1"], ["a"]), _node("Relu", ["a"], ["b"]),
         _node("MatMul", ["b", "w2"], ["y"]),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a graph in few lines
     weights = {"w1": _weights(4, 16), "w2": _weights(16, 3)}
     return model_bytes(
         nodes, [value("x", Datatype.FP32, ["n", 4])], [value("y", Datatype.FP32, ["n", 3])], weights
@@ -82,7 +82,7 @@ def _conv() -> bytes:
     nodes = [
         _node("Conv", ["image", "w"], ["a"], kernel_shape=[16, 16], strides=[16, 16]),
         _node("Relu", ["a"], ["b"]), _node("GlobalAveragePool", ["b"], ["c"]), _node("Flatten", ["c"], ["y"]),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a graph in few lines
     inputs = [value("image", Datatype.FP32, ["n", 3, 224, 224])]
     return model_bytes(nodes, inputs, [value("y", Datatype.FP32, ["n", 5])], {"w": _weights(5, 3, 16, 16)})
 
@@ -90,7 +90,7 @@ def _conv() -> bytes:
 def _embedding() -> bytes:
     nodes = [
         _node("Gather", ["table", "ids"], ["a"]), _node("ReduceMean", ["a"], ["y"], axes=[1], keepdims=0)
-    ]  # fmt: skip
+    ]  # fmt: skip  # a graph in few lines
     inputs = [value("ids", Datatype.INT64, ["n", "length"])]
     return model_bytes(nodes, inputs, [value("y", Datatype.FP32, ["n", 8])], {"table": _weights(50, 8)})
 
@@ -106,11 +106,11 @@ def _multi_output() -> bytes:
     nodes = [
         _node("Mul", ["x", "x"], ["square"]), _node("Identity", ["held"], ["version"]),
         _node("Greater", ["x", "zero"], ["positive"]),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a graph in few lines
     outputs = [
         value("square", Datatype.FP32, ["n", 4]), value("version", Datatype.INT32, [2]),
         value("positive", Datatype.BOOL, ["n", 4]),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a graph in few lines
     weights = {"held": np.array([3, 14], dtype="i4"), "zero": np.array(0, dtype="f4")}
     return model_bytes(nodes, [value("x", Datatype.FP32, ["n", 4])], outputs, weights)
 

@@ -1,6 +1,5 @@
 """Runs models of tensors: an ingress and batchers in the test's own process, jobs, and what comes back."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,45 +9,14 @@ import httpx
 import msgspec
 import numpy as np
 
-from batcher.service import Service
-from inferq.ports import LOOPBACK
 from inferq.results import TensorResult, decode_result
-from inferq.server import listen
-from inferq.settings import load
 from inferq.tensors.jsondata import values_of
 from tests.deployment import Deployment
-from tests.serving import ready, serving
+from tests.serving import batching, ready, serving
 from tests.support import eventually
 from tests.tensormodels import Array, Feeds, array_of, tensor_of
 
 TOLERANCES = {np.dtype("f4"): 1e-5, np.dtype("f2"): 1e-2}
-
-
-@asynccontextmanager
-async def batching(
-    deployment: Deployment, model: str, root: Path, *, name: str = "", **options: str
-) -> AsyncIterator[None]:
-    """Run a batcher that serves a model, in the test's own process."""
-    environ = {
-        "INFERQ_REDIS_URL": deployment.redis_url,
-        "INFERQ_BROKER_URL": deployment.broker_url,
-        "INFERQ_NAMESPACE": deployment.names.namespace,
-        "INFERQ_MODELS": str(root),
-        "INFERQ_SERVES": model,
-        "INFERQ_THREADS": "1",
-        **options,
-    }
-    settings, _ = load(environ)
-    stopping = asyncio.Event()
-    listener = listen(LOOPBACK, 0, setting="INFERQ_BATCHER_PORT")
-    running = asyncio.create_task(Service(settings, name or f"b-{model}", stopping).run(listener))
-    try:
-        yield
-    finally:
-        stopping.set()
-        async with asyncio.timeout(15.0):
-            await running
-        listener.close()
 
 
 def body_of(model: str, feeds: Feeds) -> dict[str, Any]:

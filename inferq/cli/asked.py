@@ -4,7 +4,7 @@ A line is a text, or with `--input-json` an object whose fields are the API's. W
 options say for all. A line that cannot be sent is refused here, in its place, as the API would refuse it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -18,10 +18,11 @@ LONGEST_LINE_BYTES: Final = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A text, and how it is to be run."""
+    """A text or a pair of them, and how it is to be run."""
 
     text: str
     options: Options
+    text_pair: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Unreadable:
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
+    text_pair: str | None = None
     model: str | None = None
     priority: str | None = None
     deadline_ms: int | None = None
@@ -59,6 +61,7 @@ def from_json(line: str, options: Options) -> Asked | Unreadable:
         return Unreadable(text=line, detail=f"the line is not what the API takes: {error}")
     return Asked(
         text=found.text,
+        text_pair=found.text_pair,
         options=Options(
             model=found.model or options.model,
             priority=found.priority or options.priority,
@@ -66,6 +69,13 @@ def from_json(line: str, options: Options) -> Asked | Unreadable:
             webhook=options.webhook if found.webhook is None else found.webhook,
         ),
     )
+
+
+def with_pair(asked: Asked | Unreadable, text_pair: str | None) -> Asked | Unreadable:
+    """Return what is asked with this second text, where it has none of its own."""
+    if text_pair is None or isinstance(asked, Unreadable) or asked.text_pair is not None:
+        return asked
+    return replace(asked, text_pair=text_pair)
 
 
 def _fault(line: str) -> str | None:

@@ -120,6 +120,8 @@ async def _show(settings: Settings, job_id: str, *, as_json: bool) -> int:
             row(made, "input", f"{printable(tensor.name)} {tensor.datatype} {list(tensor.shape)}")
         if not job.inputs:
             row(made, "text", printable(job.text))
+        if job.text_pair:
+            row(made, "text pair", printable(job.text_pair))
     output().print(made)
     return 0
 

@@ -18,6 +18,7 @@ from inferq.cli.deployment import Endpoint
 from inferq.cli.flags import with_settings
 from inferq.cli.outcomes import Outcome
 from inferq.cli.plain import printable
+from inferq.cli.resultwords import in_brief
 from inferq.cli.running import INTERRUPTED, for_eyes, prepare_model, run_with
 from inferq.cli.terminal import output, progress, row, run, table
 from inferq.errors import OperatorError
@@ -171,8 +172,8 @@ def _print_table(outcomes: list[Outcome]) -> None:
         row(
             made,
             sentence,
-            record.result["label"],
-            f"{record.result['score']:.4f}",
+            record.result.get("label") or in_brief(record.result),
+            f"{record.result['score']:.4f}" if "score" in record.result else "",
             f"{outcome.accepted_ms:.1f}",
             f"{outcome.result_ms:.1f}",
             batch.size if batch else "",

@@ -13,6 +13,7 @@ from inferq.cli.flags import Json, with_settings
 from inferq.cli.running import progress_text
 from inferq.cli.terminal import bar, output, progress, row, table
 from inferq.errors import OperatorError
+from inferq.head import Pooling
 from inferq.hubcache import cached
 from inferq.loading import load_settings
 from inferq.modelfolder import Progress, builtin_path, digest
@@ -99,12 +100,30 @@ def export(
     precision: Annotated[
         Precision, typer.Option(help="make this beside fp32, and say how far its answers are from it")
     ] = Precision.FP32,
+    pooling: Annotated[
+        Pooling | None, typer.Option(help="make a plain encoder a model of embeddings, its tokens pooled so")
+    ] = None,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="with --pooling: embeddings have a length of 1")
+    ] = False,
 ) -> None:
-    """Make a model folder from a Hugging Face model, or another precision of one; needs the `export` extra."""
+    """Make a model folder from a Hugging Face model, or another precision of one; needs the `export` extra.
+
+    What sentence-transformers made becomes a model of embeddings by itself.
+    """
     from inferq.export import export as make
 
+    if normalize and pooling is None:
+        raise OperatorError("--normalize is for an encoder: say --pooling too")
     with progress(f"exporting {source}") as shown:
-        made = make(source, target, precision=precision.value, progress=_report_to(shown.show))
+        made = make(
+            source,
+            target,
+            precision=precision.value,
+            pooling=pooling,
+            normalize=normalize,
+            progress=_report_to(shown.show),
+        )
     typer.echo(made.summary())
     if precision is not Precision.FP32:
         settings, _ = load_settings(

@@ -1,4 +1,4 @@
-"""A job's result in a few words: a label and its probability, or a graph's outputs by name, type and shape. Pure."""
+"""A job's result in a few words: labels and scores, values, an embedding's size, or a graph's outputs. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,4 +12,11 @@ def in_brief(result: Mapping[str, Any]) -> str:
         return printable(
             ", ".join(f"{one['name']} {one['datatype']} {one['shape']}" for one in result["outputs"])
         )
+    if "labels" in result:
+        scored = (f"{label} {result['scores'][label]:.4f}" for label in result["labels"])
+        return printable(", ".join(scored)) or "no label"
+    if "values" in result:
+        return printable(", ".join(f"{label} {value:.4f}" for label, value in result["values"].items()))
+    if "embedding" in result:
+        return f"embedding of {len(result['embedding'])}"
     return f"{printable(str(result['label']))} {result['score']:.4f}"

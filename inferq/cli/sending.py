@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from inferq.cli.asked import INVALID, Asked, Unreadable
 from inferq.cli.outcomes import Fault, Outcome, shown
 from inferq.cli.window import Window
-from inferq.sdk.batches import Options
+from inferq.sdk.batches import Options, paired
 
 if TYPE_CHECKING:
     from inferq import AsyncClient, Job, Record
@@ -89,13 +89,13 @@ class Sending:
 
     async def _send(self, items: Items, places: Sequence[int]) -> None:
         """Submit texts that came together, each kind of options by itself, and follow them to their ends."""
-        alike: dict[Options, list[tuple[int, str]]] = {}
+        alike: dict[Options, list[tuple[int, Asked]]] = {}
         for place, item in zip(places, items, strict=True):
             if isinstance(item, Unreadable):
                 fault = Fault(code=INVALID, detail=item.detail)
                 self._settle(place, Outcome(text=shown(item.text), fault=fault))
             else:
-                alike.setdefault(item.options, []).append((place, item.text))
+                alike.setdefault(item.options, []).append((place, item))
         if len(alike) == 1:
             await self._submit(*alike.popitem())
             return
@@ -103,15 +103,16 @@ class Sending:
             for options, texts in alike.items():
                 group.create_task(self._submit(options, texts))
 
-    async def _submit(self, options: Options, texts: Sequence[tuple[int, str]]) -> None:
+    async def _submit(self, options: Options, texts: Sequence[tuple[int, Asked]]) -> None:
         begun_s = time.perf_counter()
         self.submitting += len(texts)
-        outcomes = await self._outcomes(options, [text for _, text in texts])
+        outcomes = await self._outcomes(options, [asked for _, asked in texts])
         self.submitting -= len(texts)
         accepted_ms = (time.perf_counter() - begun_s) * 1000
         jobs: list[Job] = []
         following: dict[str, tuple[int, Outcome]] = {}
-        for (place, text), outcome in zip(texts, outcomes, strict=True):
+        for (place, asked), outcome in zip(texts, outcomes, strict=True):
+            text = asked.text
             if isinstance(outcome, Fault):
                 self.unreachable |= outcome.code == "unreachable"
                 self._settle(place, Outcome(text=shown(text), fault=outcome, accepted_ms=accepted_ms))
@@ -123,15 +124,16 @@ class Sending:
         if jobs:
             await self._follow(jobs, following, begun_s)
 
-    async def _outcomes(self, options: Options, texts: Sequence[str]) -> "list[Job | Fault]":
+    async def _outcomes(self, options: Options, texts: Sequence[Asked]) -> "list[Job | Fault]":
         from inferq import ClientError, Forbidden, KeyRefused, Refusal
 
         asked = options.fields
         if len(texts) > 1:
-            found = await self._client.submit_many(texts, **asked)
+            pairs = [paired(one.text, one.text_pair) for one in texts]
+            found = await self._client.submit_many(pairs, **asked)
             return [fault_of(one.error) if isinstance(one, Refusal) else one for one in found]
         try:
-            return [await self._client.submit(texts[0], **asked)]
+            return [await self._client.submit(texts[0].text, text_pair=texts[0].text_pair, **asked)]
         except (KeyRefused, Forbidden):
             raise
         except ClientError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from inferq.cli.asked import from_json, from_text
+from inferq.cli.asked import from_json, from_text, with_pair
 from inferq.cli.deployment import Endpoint, endpoint
 from inferq.cli.flags import KeyFile, State, Url
 from inferq.cli.headway import Headway
@@ -37,6 +37,7 @@ _SILENT_S: Final = 3.0
 class _Wanted:
     sources: Sequence[Source]
     options: Options
+    text_pair: str | None
     input_json: bool
     as_json: bool
     in_order: bool
@@ -46,7 +47,7 @@ class _Wanted:
 def submit(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT...]", help="texts to classify; `-` reads lines from standard input"),
+        typer.Argument(metavar="[TEXT...]", help="texts to run; `-` reads lines from standard input"),
     ] = None,
     file: Annotated[
         list[str] | None,
@@ -56,9 +57,15 @@ def submit(
         bool,
         typer.Option(
             "--input-json",
-            help='lines are JSON: {"text": …}, and if wanted "model", "priority", "deadline_ms", "webhook"',
+            help='lines are JSON: {"text": …}, and if wanted "text_pair" or the API\'s options, such as "model"',
         ),
     ] = False,
+    text_pair: Annotated[
+        str | None,
+        typer.Option(
+            "--text-pair", metavar="TEXT", help="the second text of each pair, for a model that takes pairs"
+        ),
+    ] = None,
     inputs: Annotated[
         Path | None,
         typer.Option(
@@ -107,12 +114,13 @@ def submit(
         model=model, priority=priority and str(priority), deadline_ms=deadline_ms, webhook=webhook
     )
     if inputs is not None:
-        if texts or file:
+        if texts or file or text_pair is not None:
             raise OperatorError("--inputs stands for one job of tensors: leave texts and --file out")
         raise typer.Exit(run(submit_file(endpoint(url, state, key_file), inputs, options, json=json)))
     wanted = _Wanted(
         sources=sources(texts or [], file or []),
         options=options,
+        text_pair=text_pair,
         input_json=input_json,
         as_json=json,
         in_order=not unordered,
@@ -189,7 +197,7 @@ async def _read(wanted: _Wanted) -> "AsyncIterator[Items]":
     for source in wanted.sources:
         read = from_json if wanted.input_json and source.descriptor is not None else from_text
         async for lines in chunks(source):
-            yield [read(line, wanted.options) for line in lines]
+            yield [with_pair(read(line, wanted.options), wanted.text_pair) for line in lines]
 
 
 def left_over(kept: "Sequence[Sending]") -> str:

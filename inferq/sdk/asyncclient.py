@@ -2,15 +2,14 @@
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 from inferq.apikeys import usable
-from inferq.sdk.batches import Options, body_of
-from inferq.sdk.errors import ClientClosed, WaitTimeout
+from inferq.sdk.batches import Options, Text, body_of, paired
+from inferq.sdk.errors import ClientClosed
 from inferq.sdk.http import Http
 from inferq.sdk.polling import POLLS_AT_ONCE
 from inferq.sdk.reads import Reads
@@ -19,6 +18,7 @@ from inferq.sdk.shapes import Job, Refusal, Result, id_of, result_of, several
 from inferq.sdk.streaming import One, Stream, within
 from inferq.sdk.submitting import Submitting
 from inferq.sdk.tensorcalls import TensorCalls
+from inferq.sdk.textcalls import PriorityName, TextCalls
 from inferq.sdk.watching import Watching
 
 URL_VARIABLE: Final = "INFERQ_URL"
@@ -28,10 +28,8 @@ TIMEOUT_S: Final = 60.0
 MAX_IN_FLIGHT: Final = 64
 MOST_IN_FLIGHT: Final = 1024
 
-PriorityName = Literal["interactive", "bulk"]
 
-
-class AsyncClient(TensorCalls):
+class AsyncClient(TextCalls, TensorCalls):
     """A client of one deployment, for one event loop.
 
     ``url`` is that of the HTTP API (default: ``INFERQ_URL``, else http://127.0.0.1:8080), ``api_key`` goes to it and
@@ -98,6 +96,7 @@ class AsyncClient(TensorCalls):
         self,
         text: str,
         *,
+        text_pair: str | None = None,
         model: str | None = None,
         deadline_ms: int | None = None,
         priority: PriorityName | None = None,
@@ -106,6 +105,7 @@ class AsyncClient(TensorCalls):
     ) -> Job:
         """Submit a text (1 to 2000 characters) and return the job once it is safely queued.
 
+        ``text_pair`` is the second text of a pair, for a model that takes pairs.
         ``deadline_ms`` counts from acceptance; ``webhook`` is a URL that is sent the final record. Refusals for load
         (429, 503) and broken connections are tried again for ``timeout_s`` from the first try, under one idempotency
         key (a new one if none is given), so that a text becomes one job whatever breaks.
@@ -117,11 +117,11 @@ class AsyncClient(TensorCalls):
         """
         self._open()
         options = Options(model=model, deadline_ms=deadline_ms, priority=priority, webhook=webhook)
-        return await self._submit_body(body_of(text, options.fields), idempotency_key)
+        return await self._submit_body(body_of(paired(text, text_pair), options.fields), idempotency_key)
 
     async def submit_many(
         self,
-        texts: Iterable[str] | AsyncIterable[str],
+        texts: Iterable[Text] | AsyncIterable[Text],
         *,
         model: str | None = None,
         deadline_ms: int | None = None,
@@ -131,9 +131,10 @@ class AsyncClient(TensorCalls):
     ) -> list[Job | Refusal]:
         """Submit texts, 256 a request, and return for each in order its job or why it became none.
 
-        Each text is judged by itself; those that are refused for load alone are tried again, until nothing of the
-        call has been accepted for ``timeout_s``, leaving out while texts are slow to come. The options are those of
-        `submit`, the same for all; of an idempotency key one is made for each request, so the same call finds its jobs.
+        A pair of texts is a tuple of two. Each text is judged by itself; those that are refused for load alone are
+        tried again, until nothing of the call has been accepted for ``timeout_s``, leaving out while texts are slow to
+        come. The options are those of `submit`, the same for all; of an idempotency key one is made for each request,
+        so the same call finds its jobs.
 
         Example:
             >>> async def main():
@@ -170,37 +171,6 @@ class AsyncClient(TensorCalls):
             'NEGATIVE'
         """
         return result_of(await self.wait(job, timeout_s=timeout_s))
-
-    async def run(
-        self,
-        text: str,
-        *,
-        timeout_s: float | None = None,
-        model: str | None = None,
-        deadline_ms: int | None = None,
-        priority: PriorityName | None = None,
-        webhook: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Result:
-        """Submit a text and return its result; raises what `submit` and `result` raise.
-
-        ``timeout_s`` is for both together. A job that is left waiting goes on.
-        """
-        begun_s = time.monotonic()
-        try:
-            async with asyncio.timeout(timeout_s):
-                job = await self.submit(
-                    text,
-                    model=model,
-                    deadline_ms=deadline_ms,
-                    priority=priority,
-                    webhook=webhook,
-                    idempotency_key=idempotency_key,
-                )
-        except TimeoutError:
-            raise WaitTimeout(f"the text had not been accepted after {timeout_s:g} s") from None
-        left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun_s))
-        return result_of(await self._wait(job, left_s, timeout_s))
 
     async def wait(self, job: Job | str, *, timeout_s: float | None = None) -> Record:
         """Wait for a job's end and return its final record, whatever its status.

@@ -21,6 +21,9 @@ _LONGEST_KEY: Final = 255
 
 _encode = msgspec.json.Encoder().encode
 
+Text = str | tuple[str, str]
+"""A text, or a pair of them."""
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for besides the text; None leaves it to the deployment."""
@@ -36,20 +39,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
-def body_of(text: str, fields: dict[str, Any]) -> bytes:
+def paired(text: str, text_pair: str | None) -> Text:
+    """Return a text alone, or with its pair."""
+    return text if text_pair is None else (text, text_pair)
+
+
+def body_of(text: Text, fields: dict[str, Any]) -> bytes:
     """Return the body of a submit.
 
     Raises:
-        TypeError: the text is no string.
+        TypeError: the text is no string, and no pair of strings.
         BadRequest: the body is larger than the API takes, or a number is none.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"a text must be a string, not {type(text).__name__}")
+    given = {"text": text} if isinstance(text, str) else _pair(text)
     for name, value in fields.items():
         # JSON has neither, and null in its place would mean that nothing was asked for.
         if isinstance(value, float) and not isfinite(value):
             raise BadRequest("invalid_request", f"{name} must be a finite number", status=400)
-    body = {"text": text, **fields}
+    body = {**given, **fields}
     try:
         encoded = _encode(body)
     except UnicodeEncodeError:
@@ -59,6 +66,13 @@ def body_of(text: str, fields: dict[str, Any]) -> bytes:
         detail = f"the text makes a request of more than {MOST_BODY_BYTES:,} bytes"
         raise BadRequest("body_too_large", detail, status=413)
     return encoded
+
+
+def _pair(text: Any) -> dict[str, Any]:
+    match text:
+        case (str() as first, str() as second):
+            return {"text": first, "text_pair": second}
+    raise TypeError(f"a text must be a string or a pair of strings, not {type(text).__name__}")
 
 
 def join(bodies: list[bytes]) -> bytes:

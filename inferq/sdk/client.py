@@ -6,12 +6,14 @@ from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient, PriorityName
+from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient
+from inferq.sdk.batches import Text
 from inferq.sdk.blockingtensors import BlockingTensorCalls
 from inferq.sdk.loopthread import LoopThread
 from inferq.sdk.records import Record
-from inferq.sdk.shapes import Job, Refusal, Result, several
+from inferq.sdk.shapes import Embedding, Job, Refusal, Result, several
 from inferq.sdk.streaming import within
+from inferq.sdk.textcalls import PriorityName
 
 # Jobs that go to the other thread together.
 _AT_ONCE: Final = 1_000
@@ -74,6 +76,7 @@ class Client(BlockingTensorCalls):
         self,
         text: str,
         *,
+        text_pair: str | None = None,
         model: str | None = None,
         deadline_ms: int | None = None,
         priority: PriorityName | None = None,
@@ -91,6 +94,7 @@ class Client(BlockingTensorCalls):
         return self._thread.call(
             self._client.submit(
                 text,
+                text_pair=text_pair,
                 model=model,
                 deadline_ms=deadline_ms,
                 priority=priority,
@@ -101,7 +105,7 @@ class Client(BlockingTensorCalls):
 
     def submit_many(
         self,
-        texts: Iterable[str],
+        texts: Iterable[Text],
         *,
         model: str | None = None,
         deadline_ms: int | None = None,
@@ -147,6 +151,7 @@ class Client(BlockingTensorCalls):
         text: str,
         *,
         timeout_s: float | None = None,
+        text_pair: str | None = None,
         model: str | None = None,
         deadline_ms: int | None = None,
         priority: PriorityName | None = None,
@@ -165,6 +170,7 @@ class Client(BlockingTensorCalls):
             self._client.run(
                 text,
                 timeout_s=timeout_s,
+                text_pair=text_pair,
                 model=model,
                 deadline_ms=deadline_ms,
                 priority=priority,
@@ -172,6 +178,14 @@ class Client(BlockingTensorCalls):
                 idempotency_key=idempotency_key,
             )
         )
+
+    def embed(self, text: str, **options: Any) -> Embedding:
+        """Submit a text to a model of embeddings and return its vector; see `AsyncClient.embed`."""
+        return self._thread.call(self._client.embed(text, **options))
+
+    def embedding(self, job: Job | str, *, timeout_s: float | None = None) -> Embedding:
+        """Wait for the end of a job of a model of embeddings and return its vector; see `AsyncClient.embedding`."""
+        return self._thread.call(self._client.embedding(job, timeout_s=timeout_s))
 
     def wait(self, job: Job | str, *, timeout_s: float | None = None) -> Record:
         """Wait for a job's end and return its final record, whatever its status; see `AsyncClient.wait`."""

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from inferq import jobs
+from inferq import jobs, results
 from inferq.jobs import Status, Timings
 from inferq.sdk.errors import ClientError, JobFailed, JobNotFound, of_record
 from inferq.sdk.records import Record, told
@@ -43,6 +43,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What a job came to: the best label, its probability, and the probability of each label.
 
+    ``labels`` are those that hold: the best one, or where several may hold any number of them. Of a regression the
+    scores are the model's values, and no label holds.
+
     ``timings`` say where its time went, in milliseconds; they are None for an answer that was known already.
     """
 
@@ -54,6 +57,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     timings: Timings | None
     record: Record
+    labels: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return told(self)
@@ -63,7 +67,29 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return [(name, getattr(self, name)) for name in shown]
 
 
+class Embedding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text came to at a model of embeddings: one number for each dimension.
+
+    ``timings`` say where its time went, in milliseconds; they are None for an answer that was known already.
+    """
+
+    embedding: list[float]
+    truncated: bool
+    cached: bool
+    job_id: str
+    timings: Timings | None
+    record: Record
+
+    def __repr__(self) -> str:
+        return told(self)
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = ("truncated", "cached", "job_id")
+        return [("dimensions", len(self.embedding)), *((name, getattr(self, name)) for name in shown)]
+
+
 _Items = TypeVar("_Items")
+_encode = msgspec.json.Encoder().encode
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{0,99}[A-Za-z0-9_:-]")
 
 
@@ -71,20 +97,56 @@ def result_of(record: Record) -> Result:
     """Return what a final record holds; raises `JobError` when the job ended without a result."""
     if record.status is not Status.DONE:
         raise of_record(record)
-    try:
-        found = msgspec.convert(record.result, jobs.Result)
-    except msgspec.ValidationError:
-        raise JobFailed("no_result", "the record holds no classification", record=record) from None
+    label, labels, scores, truncated = _labelled(record)
     return Result(
-        label=found.label,
-        score=found.score,
-        scores=found.scores,
+        label=label,
+        score=scores.get(label, 0.0),
+        scores=scores,
+        labels=labels,
+        truncated=truncated,
+        cached=record.cached,
+        job_id=record.job_id,
+        timings=record.timings_ms,
+        record=record,
+    )
+
+
+def embedding_of(record: Record) -> Embedding:
+    """Return the vector that a final record holds; raises `JobError` when the job ended without one."""
+    if record.status is not Status.DONE:
+        raise of_record(record)
+    try:
+        found = msgspec.convert(record.result, results.Embedding)
+    except msgspec.ValidationError:
+        raise JobFailed("no_result", "the record holds no embedding", record=record) from None
+    return Embedding(
+        embedding=found.embedding,
         truncated=found.truncated,
         cached=record.cached,
         job_id=record.job_id,
         timings=record.timings_ms,
         record=record,
     )
+
+
+def _labelled(record: Record) -> tuple[str, tuple[str, ...], dict[str, float], bool]:
+    """Return the best label, those that hold, each one's score, and whether the text was cut."""
+    try:
+        found: results.AnyResult | None = results.decode_result(_encode(record.result))
+    except ValueError:
+        found = None
+    match found:
+        case jobs.Result():
+            return found.label, (found.label,), found.scores, found.truncated
+        case results.LabelsResult():
+            return _best(found.scores), found.labels, found.scores, found.truncated
+        case results.ValuesResult():
+            return _best(found.values), (), found.values, found.truncated
+    raise JobFailed("no_result", "the record holds no classification", record=record)
+
+
+def _best(scores: dict[str, float]) -> str:
+    return max(scores, key=scores.__getitem__, default="")
 
 
 def several(items: _Items, what: str) -> _Items:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from inferq.errors import first_of
 from inferq.sdk import answers
-from inferq.sdk.batches import Batch, Options, body_of, check_key, join, key_of
+from inferq.sdk.batches import Batch, Options, Text, body_of, check_key, join, key_of
 from inferq.sdk.errors import BadRequest, ClientError, QuotaExceeded, RequestRefused, Unreachable
 from inferq.sdk.http import Http, refusal_of
 from inferq.sdk.patience import Patience, Retries
@@ -44,7 +44,7 @@ class Submitting:
         return answers.accepted(response.status_code, response.content)
 
     async def many(
-        self, texts: Iterable[str] | AsyncIterable[str], options: Options, key: str | None
+        self, texts: Iterable[Text] | AsyncIterable[Text], options: Options, key: str | None
     ) -> list[Job | Refusal]:
         """Submit texts and return what became of each, in order; raises `KeyRefused` or `Forbidden`."""
         key = _new_key() if key is None else check_key(key, many=True)
@@ -171,7 +171,7 @@ class _Call:
 
 
 async def _batches(
-    texts: Iterable[str] | AsyncIterable[str], options: Options
+    texts: Iterable[Text] | AsyncIterable[Text], options: Options
 ) -> AsyncIterator[list[bytes | BadRequest]]:
     fields, batch = options.fields, Batch()
     async for text in each_of(several(texts, "texts")):

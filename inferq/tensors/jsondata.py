@@ -7,6 +7,8 @@ Rules:
 2. JSON has no NaN and no infinity, and a number too large for its type is refused, not made infinite.
 3. As many values as the shape says. Nested lists must be nested as the shape is; depth is bounded by its axes.
 4. Each value is looked at a fixed number of times, in C where there are many, so 10 MB take a fraction of a second.
+5. Nothing is made of more values, or lists, than the shape has: they are counted, by what stands between them, before
+   any is read. Whoever sends eight megabytes of empty lists would hold up everybody else for seconds.
 """
 
 import math
@@ -41,6 +43,9 @@ def read_values(raw: bytes | msgspec.Raw, datatype: Datatype, shape: Sequence[in
         TensorError: they do not fit the datatype or the shape.
     """
     count = count_of(shape)
+    # Nested or not, a comma stands between each two; numbers hold none.
+    if bytes(raw).count(b",") >= max(1, count):
+        raise TensorError(f"must be {count} values for shape {list(shape)}, and there are more", field="data")
     try:
         values = _DECODERS[datatype].decode(raw)
     except _UNREADABLE:

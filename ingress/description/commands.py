@@ -26,7 +26,10 @@ def command(path: str, method: str, *, body: Any = None, keyed: bool = False) ->
         lines = [f"job=$({submit} \\\n  | {_TAKE_ID})"]
         target = f'"{ADDRESS}{path.replace("{job_id}", "$job")}"'
     else:
-        lines, target = [], shlex.quote(ADDRESS + path)
+        lines, target = (
+            [],
+            shlex.quote(ADDRESS + path.replace("{model}", "builtin").replace("{version}", "1")),
+        )
     if path.endswith("{job_id}") and method == "GET":
         # So that the record has its result.
         target = target[:-1] + '?wait=10"'

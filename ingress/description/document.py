@@ -63,6 +63,7 @@ def document() -> dict[str, Any]:
                 "MethodNotAllowed": _plain(405, "method_not_allowed", "method_not_allowed", ("Allow",)),
                 "NoSuchPath": _plain(404, "not_found", "no_such_path"),
                 "InternalError": _plain(500, _INTERNAL, _INTERNAL),
+                "InternalFault": _fault(500, _MEANINGS[_INTERNAL], "CallFault", ()),
             },
             "securitySchemes": {"bearer": BEARER},
         },
@@ -91,9 +92,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
             },
         }
     answers = {str(answer.status): _answer(answer) for answer in operation.answers}
-    made["responses"] = dict(
-        sorted((answers | _errors(operation) | {"500": _ref("responses", "InternalError")}).items())
-    )
+    made["responses"] = dict(sorted(({"500": _internal(operation)} | answers | _errors(operation)).items()))
     return made
 
 
@@ -107,6 +106,8 @@ def _answer(answer: Answer) -> dict[str, Any]:
         if answer.examples:
             content["examples"] = _examples(answer.examples)
         made["content"] = {answer.media_type: content}
+        if answer.binary:
+            made["content"]["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
     if answer.leads_to:
         made["links"] = {
             name: {"operationId": name, "parameters": {"job_id": "$response.body#/job_id"}}
@@ -131,13 +132,36 @@ def _problem(status: int, kinds: list[type[HttpError]], operation: Operation) ->
         fields += ["RateLimit", "RateLimit-Policy"]
     if status == _CLOSING:
         fields.append("Connection")
+    text = " ".join(meaning(kind) for kind in kinds)
     codes, examples = [kind.code for kind in kinds], [kind.code for kind in kinds]
+    if status == 500:
+        text += f" Or: {_MEANINGS[_INTERNAL].lower()}"
+        codes.append(_INTERNAL)
+        examples.append(_INTERNAL)
+    if operation.fault:
+        return _fault(status, text, operation.fault, fields)
     schemas = [Problem.__name__]
     if any(kind in operation.errors_of_inputs for kind in kinds):
         schemas.insert(0, "BatchRefused")
         if "invalid_request" in codes:
             examples.append("none_accepted")
-    return _described(status, " ".join(meaning(kind) for kind in kinds), schemas, codes, examples, fields)
+    return _described(status, text, schemas, codes, examples, fields)
+
+
+def _internal(operation: Operation) -> dict[str, str]:
+    return _ref("responses", "InternalFault" if operation.fault else "InternalError")
+
+
+def _fault(status: int, text: str, schema: str, fields: Iterable[str]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "description": text,
+        "content": {
+            "application/json": {"schema": {"$ref": REF + schema}, "examples": _examples(["call_fault"])}
+        },
+    }
+    if headers := _headers(fields):
+        made["headers"] = headers
+    return made
 
 
 def _plain(status: int, code: str, example: str, fields: Iterable[str] = ()) -> dict[str, Any]:

@@ -16,16 +16,19 @@ from inferq.errors import (
     Forbidden,
     HttpError,
     IdempotencyMismatch,
+    InferenceFailed,
     InvalidRequest,
     JobNotFound,
     ModelNotFound,
     QueueFull,
     QuotaExceeded,
+    TimedOut,
     Unauthorized,
     Unavailable,
     UnsupportedMediaType,
 )
 from inferq.frames import SNAPSHOT
+from ingress.description.callexamples import CALL_EXAMPLES
 from ingress.requests import ALLOWED, MAX_BODY_BYTES
 
 JOB_ID: Final = "0f5e1c7a9b2d4e68a1c3f5079b8d2e46"
@@ -71,6 +74,16 @@ _DONE_TENSORS: Final = {
         "id": "b-18", "size": 7, "tokens": 7, "padded_tokens": 7, "close_reason": "greedy", "batcher": "host-4712",
     },
 }  # fmt: skip
+_DONE_LABELS: Final = {
+    **_DONE, "model": "emotions",
+    "result": {
+        "labels": ["joy", "surprise"], "scores": {"anger": 0.01, "joy": 0.93, "surprise": 0.61}, "truncated": False,
+    },
+}  # fmt: skip
+_DONE_VALUES: Final = {**_DONE, "model": "stars", "result": {"values": {"stars": 4.31}, "truncated": False}}
+_DONE_EMBEDDING: Final = {
+    **_DONE, "model": "minilm", "result": {"embedding": [0.0123, -0.0456, 0.0789], "truncated": False},
+}  # fmt: skip
 _FAILED: Final = {
     **_QUEUED, "status": "failed", "seq": 3, "attempt": 1,
     "error": {"code": "inference_failed", "detail": "the model raised on this input alone"},
@@ -99,6 +112,8 @@ ERRORS: Final[tuple[HttpError, ...]] = (
     DeadlineUnreachable("what waits already takes longer than deadline_ms allows"),
     Unavailable("Redis is away"),
     CircuitOpen("redis failed repeatedly and is given a rest of another 27 s", retry_after_s=27, begun=False),
+    InferenceFailed("the model raised on this input alone"),
+    TimedOut("there was no answer within 0.5 s"),
 )
 
 
@@ -140,6 +155,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
         {**_TEXT, "model": "builtin", "deadline_ms": 5000, "priority": "bulk",
          "webhook": "https://example.com/inferq"},
     ),
+    "pair": (
+        "A pair of texts",
+        {"model": "relevance", "text": "How tall is it?", "text_pair": "It is 300 m high."},
+    ),
     "tensors": (
         "Tensors of a model",
         {
@@ -176,6 +195,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     ),
     "queued": ("A job that waits", _QUEUED),
     "done": ("A job that is done", _DONE),
+    "done_labels": ("A job of a model whose labels may hold together", _DONE_LABELS),
+    "done_values": ("A job of a regression", _DONE_VALUES),
+    "done_embedding": ("A job of a model of embeddings, of three numbers here", _DONE_EMBEDDING),
     "done_tensors": ("A job of tensors that is done", _DONE_TENSORS),
     "failed": ("A job that failed", _FAILED),
     "cancelled": ("A job that was cancelled", _CANCELLED),
@@ -232,6 +254,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
             ],
         },
     ),
+    **CALL_EXAMPLES,
     "healthy": ("The process is alive", {"status": "ok"}),
     "ready": ("All is there", {"status": "ready", "checks": {"redis": "ok", "broker": "ok"}}),
     "not_ready": (

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from inferq.jobs import JobRecord, Result
-from inferq.results import TensorOutputs
+from inferq.results import Embedding, LabelsResult, TensorOutputs, ValuesResult
 from ingress.description.meanings import FIELDS
 
 # What the notifier takes in one message; a test holds it to that.
@@ -88,7 +88,9 @@ class Auth(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 SAID: Final = (Subscribe, Unsubscribe, Auth)
-PUSHED: Final = (JobFrame, ErrorFrame, JobRecord, Result, TensorOutputs)
+RESULTS: Final = (Result, LabelsResult, ValuesResult, Embedding, TensorOutputs)
+"""What a job may come to, as a record shows it."""
+PUSHED: Final = (JobFrame, ErrorFrame, JobRecord, *RESULTS)
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     **FIELDS,

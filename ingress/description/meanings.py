@@ -7,6 +7,8 @@ line, and that no line lacks its field.
 from collections.abc import Mapping
 from typing import Final
 
+from ingress.description.callmeanings import CALL_FIELDS
+
 _WHERE: Final = {
     "job_id": "Names the job from now on.",
     "status": "`queued`, or `done` at once where the answer was in the cache.",
@@ -29,8 +31,11 @@ _FRAME: Final = {
 }
 
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    **CALL_FIELDS,
     "InferRequest": {
-        "text": "What to classify. Limits count code points; white space alone is refused. For a text model.",
+        "text": "The text. Limits count code points; white space alone is refused. For a text model.",
+        "text_pair": "The second text of a pair, for a model whose tokenizer takes two; for any other it is refused. "
+        "What is too long for the model is cut, the longer text first.",
         "inputs": "The graph's inputs, as the Open Inference Protocol writes them. For a tensor model.",
         "input_data": "One row of numbers, for a model with one input of floats that has one axis beside the batch's.",
         "model": "The model to run; absent or null is the default one, or for tensors the only one that takes them. "
@@ -121,6 +126,19 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "label": "The best label.",
         "score": "Its probability.",
         "scores": "The probability of each label.",
+        "truncated": "Whether the text was longer than the model takes, and was cut.",
+    },
+    "LabelsResult": {
+        "labels": "The labels that hold, best first; there may be none.",
+        "scores": "The probability of each label by itself; they need not sum to 1.",
+        "truncated": "Whether the text was longer than the model takes, and was cut.",
+    },
+    "ValuesResult": {
+        "values": "The model's number for each label; it is no probability.",
+        "truncated": "Whether the text was longer than the model takes, and was cut.",
+    },
+    "Embedding": {
+        "embedding": "The text as a vector: one number for each dimension.",
         "truncated": "Whether the text was longer than the model takes, and was cut.",
     },
     "TensorOutputs": {"outputs": "Each output of the graph, in its order."},

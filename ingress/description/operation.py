@@ -7,7 +7,10 @@ from inferq.errors import HttpError
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """An answer that is no problem; ``schema`` names a schema, ``header_fields`` and ``examples`` name parts."""
+    """An answer that is no problem; ``schema`` names a schema, ``header_fields`` and ``examples`` name parts.
+
+    ``binary`` says that it may also be JSON with bytes behind it.
+    """
 
     status: int
     meaning: str
@@ -17,11 +20,15 @@ class Answer:
     examples: tuple[str, ...] = ()
     # The operations that its job id leads to.
     leads_to: tuple[str, ...] = ()
+    binary: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One method of one path; ``keyed`` says that an API key is asked for, where there are any."""
+    """One method of one path; ``keyed`` says that an API key is asked for, where there are any.
+
+    ``fault`` names the schema of its errors where these are no problem documents.
+    """
 
     path: str
     method: str
@@ -37,3 +44,4 @@ class Operation:
     # Of these, those that may come with an entry for each input.
     errors_of_inputs: tuple[type[HttpError], ...] = ()
     keyed: bool = False
+    fault: str = ""

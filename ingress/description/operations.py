@@ -21,10 +21,12 @@ from inferq.errors import (
     UnsupportedMediaType,
 )
 from ingress.description.about import ABOUT, JSON
+from ingress.description.calls import CALLS
 from ingress.description.operation import Answer, Operation
 
 TAGS: Final = {
     "Jobs": "Submit texts, look at jobs, cancel them.",
+    "Calls": "Have a model's answer within the request: the Open Inference Protocol V2, and simpler forms.",
     "Statistics": "How the pipeline does.",
     "Probes": "For whoever supervises the process. No key is asked for.",
     "Descriptions": "What describes the API. No key is asked for.",
@@ -65,7 +67,7 @@ OPERATIONS: Final = (
         "wait=N` the answer is the final record, if the job ends within N seconds.",
         parameters=(*_SUBMIT, "Prefer"),
         body="InferRequest",
-        body_examples=("text_alone", "all_fields", "tensors", "vector"),
+        body_examples=("text_alone", "all_fields", "pair", "tensors", "vector"),
         answers=(
             Answer(
                 status=200,
@@ -78,7 +80,14 @@ OPERATIONS: Final = (
                     "Cache-Control.no-store",
                     *_SUBMITTED,
                 ),
-                examples=("done", "done_tensors", "failed"),
+                examples=(
+                    "done",
+                    "done_labels",
+                    "done_values",
+                    "done_embedding",
+                    "done_tensors",
+                    "failed",
+                ),
             ),
             Answer(
                 status=202,
@@ -197,6 +206,7 @@ OPERATIONS: Final = (
         errors=_JOB_ERRORS,
         keyed=True,
     ),
+    *CALLS,
     Operation(
         path="/v1/stats",
         method="get",

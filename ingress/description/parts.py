@@ -18,6 +18,30 @@ PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
         "example": JOB_ID,
     },
+    "Model": {
+        "name": "model",
+        "in": "path",
+        "required": True,
+        "description": "The model's name.",
+        "schema": {"type": "string", "minLength": 1},
+        "example": "builtin",
+    },
+    "ModelVersion": {
+        "name": "version",
+        "in": "path",
+        "required": True,
+        "description": "The model's version. There is one of each: a model is what its folder holds.",
+        "schema": {"type": "string", "const": "1"},
+        "example": "1",
+    },
+    "HeaderLength": {
+        "name": "Inference-Header-Content-Length",
+        "in": "header",
+        "description": "How many bytes of the body are its JSON; the values of tensors follow as bytes. Absent: it is "
+        "all JSON.",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        "example": "151",
+    },
     "IdempotencyKey": {
         "name": "Idempotency-Key",
         "in": "header",
@@ -111,6 +135,13 @@ HEADER_FIELDS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     ),
     "X-Accel-Buffering": _field(
         "X-Accel-Buffering", "Tells proxies not to hold the stream back.", "no", required=True, const="no"
+    ),
+    "Inference-Header-Content-Length": _field(
+        "Inference-Header-Content-Length",
+        "How many bytes of the body are its JSON. Absent where it is all JSON.",
+        151,
+        type="integer",
+        minimum=1,
     ),
     "Idempotent-Replayed": _field(
         "Idempotent-Replayed",

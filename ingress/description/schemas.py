@@ -11,12 +11,19 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from inferq.breaker import State
-from inferq.jobs import BIRTHS, JobRecord, Result
-from inferq.results import TensorOutputs
+from inferq.jobs import BIRTHS, JobRecord
+from inferq.v2 import answers, embeddings, requests, simple
 from inferq.webhooks.url import MAX_URL
 from ingress.answers import Accepted, BatchAnswer, BatchRefused
 from ingress.circuits import Overview
-from ingress.description.frames import MOST_JOB_IDS, ErrorFrame, FinalFrame, JobFrame, StreamedEvent
+from ingress.description.frames import (
+    MOST_JOB_IDS,
+    RESULTS,
+    ErrorFrame,
+    FinalFrame,
+    JobFrame,
+    StreamedEvent,
+)
 from ingress.description.meanings import FIELDS
 from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
@@ -28,7 +35,13 @@ JOB_ID: Final = "^[0-9a-f]{32}$"
 NOT_BLANK: Final = (
     r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 )
-REQUESTS: Final = (InferRequest, BatchRequest)
+REQUESTS: Final = (
+    InferRequest,
+    BatchRequest,
+    simple.SyncRequest,
+    embeddings.EmbeddingRequest,
+    requests.ModelCall,
+)
 
 
 class Health(msgspec.Struct, kw_only=True):
@@ -63,8 +76,10 @@ class AsyncApi(msgspec.Struct, kw_only=True):
 
 
 ANSWERS: Final = (
-    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, Result, TensorOutputs, Statistics, Overview, StreamedEvent,
-    JobFrame, FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness,
+    Accepted, BatchAnswer, BatchRefused, Problem, JobRecord, *RESULTS, Statistics, Overview, StreamedEvent, JobFrame,
+    FinalFrame, ErrorFrame, OpenApi, AsyncApi, Health, Readiness, simple.SyncAnswer, embeddings.EmbeddingAnswer,
+    answers.ModelAnswer, answers.AnsweredTensor, answers.ServerMetadata, answers.ModelMetadata, answers.Live,
+    answers.Ready, answers.ModelReady, answers.CallFault,
 )  # fmt: skip  # one list reads in one line
 
 _Rules = Mapping[str, Mapping[str, Any]]
@@ -94,19 +109,33 @@ _WEBHOOK: Final = {
 _BREAKER: Final[_Rules] = {"state": {"enum": sorted(State)}}
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
-# Each of the three is another kind of input.
+_VALUES: Final = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}}
+# Each of the three is another kind of input; only a text has a second one.
 _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
-    "InferRequest": {"oneOf": [{"required": [name]} for name in ("text", "inputs", "input_data")]}
+    "InferRequest": {
+        "oneOf": [{"required": [name]} for name in ("text", "inputs", "input_data")],
+        "dependentRequired": {"text_pair": ["text"]},
+    }
 }
 _RULES: Final[Mapping[str, _Rules]] = {
     "InferRequest": {
         "text": {"pattern": NOT_BLANK},
+        "text_pair": {"pattern": NOT_BLANK},
         "webhook": {"anyOf": [_WEBHOOK, {"const": ""}, {"type": "null"}]},
     },
     "InputTensor": {"data": {"type": "array"}},
-    "OutputTensor": {
-        "data": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}}
+    "ModelInput": {"data": {"type": "array"}},
+    "AnsweredTensor": {"data": {"type": "array"}},
+    "SyncRequest": {"input_data": {"pattern": NOT_BLANK}},
+    "SyncAnswer": {
+        "output_data": {
+            "anyOf": [{"$ref": REF + "Result"}, _VALUES, {"type": "object", "additionalProperties": _VALUES}]
+        }
     },
+    "ModelAnswer": {"model_version": {"const": "1"}},
+    "EmbeddingItem": {"index": {"minimum": 0}},
+    "Usage": {"prompt_tokens": {"minimum": 0}, "total_tokens": {"minimum": 0}},
+    "OutputTensor": {"data": _VALUES},
     "WebhookState": {
         "attempts": {"minimum": 0},
         "last_status": {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 999}, {"type": "null"}]},
@@ -131,9 +160,7 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "job_id": {"pattern": JOB_ID},
         "seq": {"minimum": 1},
         "attempt": {"minimum": 0},
-        "result": {
-            "anyOf": [*({"$ref": REF + kind.__name__} for kind in (Result, TensorOutputs)), {"type": "null"}]
-        },
+        "result": {"anyOf": [*({"$ref": REF + kind.__name__} for kind in RESULTS), {"type": "null"}]},
         "created_at": {"format": "date-time"},
         **{
             name: {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
@@ -167,6 +194,8 @@ _RULES: Final[Mapping[str, _Rules]] = {
     },
     "Breaker": _BREAKER,
     "NodeBreaker": _BREAKER,
+    "LabelsResult": {"scores": {"additionalProperties": {"type": "number", **_PROBABILITY}}},
+    "Embedding": {"embedding": {"minItems": 1}},
 }
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -104,12 +105,12 @@ class Check:
         plan, main = self._plan, self._plan.precisions[0]
         await self._part("fallback", 30, self._fallback)
         for precision in plan.precisions:
-            await self._part(f"bare runtime, {precision}", 60, lambda p=precision: self._bare(p))  # type: ignore[misc]
+            await self._part(f"bare runtime, {precision}", 60, partial(self._bare, precision))
         ways = [(main, rows, 1) for rows in reversed(plan.rows)]
         ways[1:1] = [(main, plan.rows[-1], count) for count in plan.batchers]
         for precision, rows, batchers in ways:
             name = f"pipeline, {precision}, batches of {rows}, {counted(batchers, 'batcher')}"
-            await self._part(name, 50, lambda w=(precision, rows, batchers): self._piped(*w))  # type: ignore[misc]
+            await self._part(name, 50, partial(self._piped, precision, rows, batchers))
         await self._part("memory, ordered", 25, self._ordered)
         if self._device == "cuda":
             await self._part("memory, a small share of the device", 60, self._small_share)

@@ -1,7 +1,8 @@
 """The bare runtime on a device, as a process of its own: times by shape, and texts a second in sorted windows.
 
-The session has the options that the batcher's has, and batches are padded to the same shapes, so that what the pipeline
-is compared with is the same work. `python -m loadgen.gpu.bare` reads an `Order` as JSON and writes a `Bare`.
+The provider has the options that the batcher's has, and batches are padded to the same shapes. The file is run as it
+is: of a classifier's last layer the batcher does less, which is a gain of its own. `python -m loadgen.gpu.bare` reads
+an `Order` as JSON and writes a `Bare`.
 """
 
 import statistics
@@ -17,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from batcher.cuda import provider_options
+from batcher.cuda import CPU, CUDA, provider_options
 from batcher.shapes import Shapes, shapes_of
 from inferq.errors import OperatorError, first_line
 from inferq.modelfolder import MODEL_FILES, resolve
@@ -26,8 +27,6 @@ from loadgen.bareloops import Row, tokenised
 from loadgen.figures import percentile
 from loadgen.gpu.found import Bare, Cell, Loop
 
-CUDA: Final = "CUDAExecutionProvider"
-CPU: Final = "CPUExecutionProvider"
 # Windows as large as what a batcher holds.
 WINDOWS: Final = 4
 LEAST_RUNS: Final = 5

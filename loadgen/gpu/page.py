@@ -14,7 +14,8 @@ RATE_GOAL: Final = 20_000.0
 _HOW: Final = (
     "A DistilBERT with random weights runs bare in ONNX Runtime and then under the whole pipeline (ingress, Redis"
     " Streams with every append synced, batchers, all on this machine). Both have the same options of the provider, the"
-    " same bounds of a batch and the same shapes. The bare runtime is given texts that are tokenised, in sorted windows"
+    " same bounds of a batch and the same shapes. The bare runtime runs the file as it is; of its last"
+    " layer a batcher leaves out what no answer needs. The former is given texts that are tokenised, in sorted windows"
     " of four batches; the pipeline is fed by closed loops of batch submits, several processes of them, so that jobs"
     " wait for the whole run, and what it does is read from the batchers' counters between two moments. Nothing is"
     " cached."

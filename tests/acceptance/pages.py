@@ -15,7 +15,7 @@ REASONS: Final = {
     "takes minutes": r"^bash scripts/benchmark\.sh|-m loadgen (?:sweep|cache|--cache-test)",
     "needs servers of yours": r"INFERQ_(?:REDIS|BROKER)_URL=\w+://[\w.]+\.internal",
     "needs a GPU": r"^bash deploy/gpu-check\.sh$|\bINFERQ_DEVICE=cuda\b",
-    "needs a model of yours": r"\./models\b|\bmodel\"?(?:: |=)\"mlp\"",
+    "needs a model of yours": r"\./models\b|\bmodel\"?(?:: |=)\"(?:mlp|minilm)\"",
     "runs until Ctrl-C": r"make run$",
 }
 # What a block may be: commands, a program, what came out, a document, and what goes over the wire or is drawn.

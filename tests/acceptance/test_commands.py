@@ -209,7 +209,7 @@ async def test_a_letter_that_cannot_be_read_is_not_replayed(pipeline: Up) -> Non
     ended = await pipeline.command("dead", "replay", job_id)
     assert ended.code == 1
     assert ended.err == (
-        f"inferq: {job_id} stays: cannot run again: version 99 of the queue message is not understood, only 1 and 2\n"
+        f"inferq: {job_id} stays: cannot run again: version 99 of the queue message is not understood, only 1 to 3\n"
     )
     dropped = await pipeline.command("dead", "drop", job_id)
     assert (dropped.code, dropped.out) == (0, "1 dropped\n")

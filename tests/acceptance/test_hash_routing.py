@@ -43,9 +43,9 @@ async def test_equal_inputs_meet_at_one_batcher(start_pipeline: StartPipeline, b
         await eventually(lambda: kept(up, len(INPUTS)), 10, every_s=0.2, what="ten results kept in all")
 
         # It is replaced by one with another id; until then its leases have to end.
-        late = asyncio.create_task(answered(client, [f"late input {number}" for number in range(400)]))
+        late = await accepted(client, [f"late input {number}" for number in range(400)])
         os.kill(up.pid("batcher-1"), signal.SIGKILL)
-        await late
+        await done(client, late)
         await eventually(
             lambda: replaced(up, before), 60, every_s=0.2, what="the dead one's share at another"
         )
@@ -151,6 +151,11 @@ async def test_another_number_of_shards_is_refused(start_pipeline: StartPipeline
 
 async def answered(client: httpx.AsyncClient, texts: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """Submit texts, and return each with its record once all are done."""
+    return await done(client, await accepted(client, texts))
+
+
+async def accepted(client: httpx.AsyncClient, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Submit texts, and return each with its job's id."""
     jobs: list[tuple[str, str]] = []
     for first in range(0, len(texts), BATCH):
         part = texts[first : first + BATCH]
@@ -158,6 +163,13 @@ async def answered(client: httpx.AsyncClient, texts: Sequence[str]) -> list[tupl
         assert reply.status_code == 202, reply.text
         assert reply.json()["refused"] == 0
         jobs += zip(part, (one["job_id"] for one in reply.json()["jobs"]), strict=True)
+    return jobs
+
+
+async def done(
+    client: httpx.AsyncClient, jobs: Sequence[tuple[str, str]]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return each text with its record once all are done."""
     records = []
     for text, job_id in jobs:
 

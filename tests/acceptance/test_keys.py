@@ -78,11 +78,11 @@ async def test_answers_tell_the_quotas(up: Up) -> None:
 
 
 async def test_who_is_called_by_nobody_is_told_no_keys(up: Up) -> None:
-    """Neither batcher nor engine has one in its environment, and nothing that is printed holds one."""
-    for name in ("batcher-1", "engine"):
-        environ = psutil.Process(up.pid(name)).environ()
-        assert not any(ALICE in value or ROOT in value for value in environ.values())
-    assert ALICE in psutil.Process(up.pid("ingress")).environ()["INFERQ_API_KEYS"]
+    """The engine has none in its environment, those that take calls have them, and nothing printed holds one."""
+    environ = psutil.Process(up.pid("engine")).environ()
+    assert not any(ALICE in value or ROOT in value for value in environ.values())
+    for name in ("ingress", "notifier", "batcher-1"):
+        assert ALICE in psutil.Process(up.pid(name)).environ()["INFERQ_API_KEYS"]
     shown = await command("config", settings={"api_keys": f"alice:{ALICE}"})
     assert shown.code == 0
     for said in (up.out, up.err, shown.out, shown.err):

@@ -14,6 +14,7 @@ from inferq import export as export_module
 from inferq import hub, onnxfile
 from inferq.errors import OperatorError
 from inferq.export import export, random_distilbert
+from inferq.head import Head, Kind, Pooling
 from inferq.modelfolder import check
 from inferq.modelspec import parse
 from tests.hubstandin import HubStandIn, files_of, serving
@@ -172,3 +173,35 @@ def test_a_random_distilbert_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (exported.layers, exported.fused_attention, exported.max_length) == (6, 6, 512)
     assert exported.size_bytes > 260e6
     assert "random weights" in (exported.path / "README.md").read_text()
+
+
+@pytest.mark.parametrize("family", ["distilbert", "bert", "roberta"])
+@pytest.mark.parametrize("said", ["modules", "pooling"])
+def test_an_encoder_becomes_a_model_of_embeddings(tmp_path: Path, family: str, said: str) -> None:
+    """By sentence-transformers' files, or by the operator's word; it gives what torch gives, pooled."""
+    source = tmp_path / "source"
+    _source(source, family)
+    torch.manual_seed(1)
+    encoder = transformers.AutoModel.from_config(_config(family)).eval()
+    encoder.save_pretrained(source)
+    options: dict[str, Any] = {"pooling": Pooling.MEAN, "normalize": True}
+    if said == "modules":
+        options = {}
+        kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+        modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds]
+        (source / "modules.json").write_text(json.dumps(modules))
+        (source / "1_Pooling").mkdir()
+        (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    exported = export(str(source), tmp_path / "made", **options)
+    assert (exported.layers, exported.fused_attention) == (2, 2)
+    assert "embedding, mean pooling, normalised, up to" in exported.summary()
+    folder = check(tmp_path / "made", name="made")
+    assert folder.head == Head(kind=Kind.EMBEDDING, pooling=Pooling.MEAN, normalize=True)
+    tokenizer = FolderTokenizer(folder)
+    rows = [tokenizer.encode(text).ids for text in ("good film", "a bad plot, a bad film")]
+    ids, mask = pack_run(1, rows, pad_id=tokenizer.pad_id).arrays()
+    got = OnnxModel(folder, device="cpu", threads=1).run(ids, mask)
+    with torch.no_grad():
+        tokens = encoder(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask))[0].numpy()
+    mean = (tokens * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+    assert np.abs(got - mean / np.linalg.norm(mean, axis=1, keepdims=True)).max() < 1e-4

@@ -10,7 +10,9 @@ from batcher.wire import Load
 from inferq.jobs import ErrorCode, Job, Status
 from inferq.steps import Origin
 from inferq.store import wall_ms
-from tests.batcherrig import MakeRig, on_streams
+from tests.batcherrig import MODEL, MakeRig, on_streams
+from tests.deployment import Deployment
+from tests.serving import batching
 from tests.support import eventually
 
 
@@ -174,3 +176,19 @@ async def test_a_batch_whose_task_is_cancelled_wedges_nobody(make_rig: MakeRig) 
         assert (await rig.record(cancelled)).status is Status.QUEUED
     async with rig.batcher():
         assert (await rig.ended_one(cancelled)).status is Status.DONE
+
+
+async def test_a_batcher_that_can_tell_nobody_of_itself_stops(
+    streams: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps up its heartbeat dies of a fault of ours: the process asks to be stopped, and another is started."""
+
+    async def broken(*_: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    asked: list[int] = []
+    monkeypatch.setattr("inferq.background.signal.raise_signal", asked.append)
+    monkeypatch.setattr("batcher.service.beat", broken)
+    async with batching(streams, INFERQ_MODEL=MODEL):
+        await eventually(lambda: asked, what="the process is asked to stop")
+    assert asked == [signal.SIGTERM]

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 import ingress.submits
+from inferq.gate import Gate
 from inferq.jobs import Priority
 from inferq.ports import LOOPBACK
-from ingress.admission import Gate
 from tests.answers import GOOD, JSON, accepted, bearer, problem
 from tests.deployment import Deployment
 from tests.proxy import proxied

@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from batcher.model import CRASH_EXIT_CODE
+from batcher.frames import batcher_reader, encode
 from batcher.scores import scores
+from batcher.simulated import CRASH_EXIT_CODE
 from batcher.tokenizer import FAULT_IDS, open_tokenizer
 from batcher.wire import (
     Arrange,
@@ -28,8 +29,6 @@ from batcher.wire import (
     Ran,
     RunFailed,
     ToEngine,
-    batcher_reader,
-    encode,
     pack_run,
 )
 from inferq.modelfolder import digest, resolve
@@ -239,7 +238,8 @@ def orphan(tmp_path: Path) -> psutil.Process:
     starter.write_text(
         "import socket, subprocess, sys, time\n"
         "from batcher.tokenizer import FAULT_IDS\n"
-        "from batcher.wire import Load, encode, pack_run\n"
+        "from batcher.frames import encode\n"
+        "from batcher.wire import Load, pack_run\n"
         "ours, theirs = socket.socketpair()\n"
         "command = [sys.executable, '-m', 'batcher.engine_process', '--fd', str(theirs.fileno())]\n"
         "engine = subprocess.Popen(command, pass_fds=[theirs.fileno()])\n"

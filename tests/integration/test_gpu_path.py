@@ -7,17 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from batcher.cuda import CUDA
 from batcher.engine import Engine, OutOfMemory
 from batcher.fitting import Fitting
 from batcher.grid import Shape
 from batcher.model import OnnxModel
-from batcher.providers import CUDA, Driver, GpuShare
+from batcher.providers import Driver, GpuShare
 from batcher.session import OnnxSession
 from batcher.shapes import EXACT, few
 from batcher.tokenizer import FAULT_IDS
 from batcher.touch import TooLarge, touch
 from batcher.wire import Load
 from inferq.errors import OperatorError
+from inferq.head import Head
 from inferq.jobs import Status
 from inferq.modelfolder import builtin_path, check
 from tests.batcherrig import MakeRig, on_streams
@@ -118,7 +120,9 @@ def test_a_gpu_keeps_one_session_for_all_runs(monkeypatch: pytest.MonkeyPatch) -
     import batcher.model as module
     from batcher.layout import Layout
 
-    def session(path: Path, *, device: str, threads: int, spin: bool, share: GpuShare) -> OnnxSession:
+    def session(
+        path: Path, *, device: str, threads: int, spin: bool, share: GpuShare, head: Head
+    ) -> OnnxSession:
         return OnnxSession(
             path,
             device=device,
@@ -127,6 +131,7 @@ def test_a_gpu_keeps_one_session_for_all_runs(monkeypatch: pytest.MonkeyPatch) -
             share=share,
             runtime=FakeRuntime(),
             driver=FakeDriver(),
+            head=head,
         )
 
     monkeypatch.setattr(module, "OnnxSession", session)

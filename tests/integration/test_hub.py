@@ -7,7 +7,9 @@ import pytest
 
 from inferq import hub, hubcache
 from inferq.errors import OperatorError
+from inferq.head import Head, Kind, Pooling
 from inferq.modelspec import parse
+from tests.encodermodels import make_encoder
 from tests.hubstandin import HubStandIn, files_of, serving
 from tests.tinymodel import LABELS, make_tiny_model
 
@@ -167,3 +169,18 @@ def test_refresh_asks_the_hub_again(server: HubStandIn, tmp_path: Path) -> None:
     server.commit = NEWER
     folder = hub.resolve(spec, cache_dir=tmp_path, endpoint=server.endpoint, refresh=True)
     assert folder.path.name == f"tiny@{NEWER}"
+
+
+def test_a_model_of_embeddings_comes_with_what_says_so(tmp_path: Path) -> None:
+    """Its list of modules, its pooling and its length: without them its numbers would be others, or none."""
+    source = make_encoder(tmp_path / "source", modules=("Transformer", "Pooling", "Normalize"))
+    (source / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
+    files = files_of(source) | {"9_Pooling/pytorch_model.bin": b"pickle"}
+    with serving(HubStandIn(repo="owner/minilm", commit=COMMIT, files=files)) as standin:
+        spec = parse(f"hub:owner/minilm@{COMMIT}")
+        folder = hub.resolve(spec, cache_dir=tmp_path, endpoint=standin.endpoint)
+        again = hub.resolve(spec, cache_dir=tmp_path, endpoint="http://127.0.0.1:1")
+    assert folder == again
+    assert folder.head == Head(kind=Kind.EMBEDDING, pooling=Pooling.MEAN, normalize=True)
+    assert (folder.pairs, folder.max_length) == (True, 20)
+    assert not (folder.path / "9_Pooling").exists()

@@ -1,6 +1,9 @@
 """A batcher that leaves finishes what computes and gives back the rest: nothing is lost, and nothing seems to run."""
 
+import pytest
+
 from inferq.jobs import Status
+from inferq.steps import start
 from tests.batcherrig import MakeRig, on_streams
 from tests.support import eventually
 
@@ -62,3 +65,31 @@ async def test_started_jobs_that_wait_again_are_given_back(make_rig: MakeRig) ->
         records = await rig.ended(jobs)
     assert {record.status for record in records} == {Status.FAILED}
     assert await rig.broker.dead_count() == 6
+
+
+@on_streams
+@pytest.mark.parametrize("way", ["hands over", "leaves"])
+async def test_what_another_has_started_meanwhile_is_not_undone(make_rig: MakeRig, way: str) -> None:
+    """One that was frozen does not know that another has what waits here: its record goes on to say that it runs."""
+    rig = await make_rig(max_batch_size="1", sessions="1", hang_factor="1000000")
+    async with rig.batcher("simulated:100,0") as one:
+        with one.frozen():
+            before = await rig.submit_all(["computes", "is begun"])
+            for job in before:
+
+                async def is_begun(job: str = job) -> bool:
+                    return (await rig.record(job)).status is Status.RUNNING
+
+                await eventually(is_begun, what="the job's start")
+            waiting = await rig.submit("waits")
+            await one.holds(waiting)
+            await rig.store.apply([start(rig.origins[waiting])])
+            if way == "hands over":
+                await one.worker.let_go(rig.settings.names.queues())
+                assert (await rig.record(waiting)).status is Status.RUNNING
+                assert waiting not in one.worker.held
+            one.worker.stop()
+        await one.leave()
+        assert (await rig.record(waiting)).status is Status.RUNNING
+    async with rig.batcher():
+        assert {record.status for record in await rig.ended([*before, waiting])} == {Status.DONE}

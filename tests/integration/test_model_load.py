@@ -107,6 +107,17 @@ def test_weights_outside_the_folder_are_refused(tmp_path: Path, location: str) -
         check(folder, name="tiny")
 
 
+@pytest.mark.parametrize("location", ["a\0b", "", "x" * 5000, "loop"])
+def test_weights_at_no_place_are_told_in_one_line(tmp_path: Path, location: str) -> None:
+    """What a graph names may be no path at all, or one that leads nowhere."""
+    folder = make_tiny_model(tmp_path / "tiny", external=location)
+    (folder / "loop").symlink_to("loop")
+    with pytest.raises(OperatorError, match="needs its weights file") as caught:
+        check(folder, name="tiny")
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+
+
 def test_weights_behind_a_link_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     """A link does not make a file elsewhere part of the folder."""
     folder = make_tiny_model(tmp_path / "tiny", external="model.onnx_data")

@@ -16,9 +16,10 @@ from inferq.telemetry import Metrics
 from ingress.description.schemas import Readiness
 from ingress.sweeper import Sweeper
 from tests.deployment import Deployment, Inbox
+from tests.serving import batching
 from tests.support import eventually
 from tests.tensormodels import MODELS, write_all, write_model
-from tests.tensorserving import batching, body_of, ended, outcome, served, values
+from tests.tensorserving import body_of, ended, outcome, served, values
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,28 @@ async def test_jobs_that_raise_open_no_breaker(streams: Deployment, root: Path) 
 
         found = await eventually(told, what="the answers of zeros and of a job")
         assert (found["state"], found["opened"]) == ("closed", 0)
+
+
+async def test_a_batch_that_no_frame_holds_is_split(
+    streams: Deployment, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jobs are all answered, and the engine, which was not asked, has failed nowhere."""
+    options = {"INFERQ_BATCH_POLICY": "fixed", "INFERQ_MAX_WAIT_MS": "1000", "INFERQ_MAX_BATCH_SIZE": "8"}
+    ids = [np.full((1, 2_000), number) for number in range(8)]
+    async with served(streams, root, "embedding", **options) as client:
+        assert (await outcome(client, "embedding", ids=ids[0]))["status"] == "done"
+        # Two of them fit, each of 16,000 bytes.
+        monkeypatch.setattr("batcher.frames.MAX_FRAME_BYTES", 40_000)
+        records = await asyncio.gather(*(outcome(client, "embedding", ids=one) for one in ids))
+        assert {record["status"] for record in records} == {"done"}
+        assert "split" in {record["batch"]["close_reason"] for record in records if record["batch"]}
+
+        async def told() -> dict[str, Any] | None:
+            found = await engine_breaker(client)
+            return found if found.get("successes", 0) >= 4 else None
+
+        found = await eventually(told, what="the answers of all batches")
+        assert (found["failures"], found["opened"]) == (0, 0)
 
 
 async def test_an_engine_that_cannot_start_again_has_its_rest(streams: Deployment, tmp_path: Path) -> None:

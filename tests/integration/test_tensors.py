@@ -13,10 +13,10 @@ import pytest
 import inferq
 from tests.deployment import Deployment
 from tests.notifying import notifying
-from tests.serving import ready, serving
+from tests.serving import batching, ready, serving
 from tests.support import eventually
 from tests.tensormodels import MODELS, Array, write_all, write_odd
-from tests.tensorserving import batching, body_of, check_outputs, ended, outcome, served, values
+from tests.tensorserving import body_of, check_outputs, ended, outcome, served, values
 
 
 @pytest.fixture(scope="module")

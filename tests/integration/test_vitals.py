@@ -1,5 +1,6 @@
 """What a batcher counts as waiting for it: its own queues alone, and nothing while its engine has its rest."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 from batcher.assembly import Assembly
 from batcher.pulse import Pulse
 from batcher.vitals import Vitals
+from batcher.worker import Worker
+from inferq.apikeys import ANYONE
 from inferq.cli.examining.brokercheck import look_at_broker
 from inferq.cli.examining.finding import Grade
 from inferq.cli.examining.modelcheck import judge_loaded, look_at_models
+from inferq.v2.calls import Call
 from tests.batcherrig import MakeRig, Rig, Running, on_streams
 from tests.doctoring import only, settings_of
 from tests.faultfile import FaultFile
@@ -22,23 +26,24 @@ SHARDS = 4
 class Hands:
     """A worker with nothing in hand."""
 
-    idle = True
-    held: Sequence[str] = ()
+    in_hand = 0
 
 
 class Parts:
     """What vitals see of an assembly."""
 
-    def __init__(self, one: Running) -> None:
-        self.worker, self.engine, self.circuit = Hands(), one.engine, one.circuit
+    def __init__(self, one: Running, worker: Hands | Worker) -> None:
+        self.worker, self.engine, self.circuit = worker, one.engine, one.circuit
 
 
-def vitals(rig: Rig, one: Running, queues: Sequence[str], clock: list[float]) -> Vitals:
-    """Watch a batcher that has nothing in hand, by a clock of the test's own."""
+def vitals(
+    rig: Rig, one: Running, queues: Sequence[str], clock: list[float], worker: Hands | Worker | None = None
+) -> Vitals:
+    """Watch a batcher, by default as one that has nothing in hand, by a clock of the test's own."""
     made = Vitals(
         Pulse(stall_s=1.0), one.tally, rig.store, rig.broker, lambda: queues, clock=lambda: clock[0]
     )
-    parts: Assembly = Parts(one)  # type: ignore[assignment]  # as much of it as is looked at
+    parts: Assembly = Parts(one, worker or Hands())  # type: ignore[assignment]  # as much of it as is looked at
     made.attach(parts, one.consumer)
     return made
 
@@ -74,7 +79,7 @@ async def test_a_batcher_whose_engine_rests_is_not_stuck(make_rig: MakeRig, tmp_
         queues = rig.settings.names.queues()
 
         async def waits() -> bool:
-            return one.worker.idle and await rig.broker.waiting(queues) > 0
+            return not one.worker.in_hand and await rig.broker.waiting(queues) > 0
 
         await eventually(waits, what="jobs in the queue")
         clock = [time.monotonic()]
@@ -90,6 +95,27 @@ async def test_a_batcher_whose_engine_rests_is_not_stuck(make_rig: MakeRig, tmp_
             said = watched.stuck()
         rested.set()
         assert "in the queues" in said
+
+
+@on_streams
+async def test_calls_past_the_queue_are_work_as_well(make_rig: MakeRig) -> None:
+    """One that computes for ever is as stuck as a job of a queue would be, though it has no record."""
+    rig = await make_rig(hang_factor="1000000", engine_timeout_ms="600000")
+    async with rig.batcher() as one:
+        (card,) = one.direct.catalog.models.values()
+        with one.frozen():
+            call = asyncio.create_task(one.direct.answers(Call(card=card, texts=("long",)), ANYONE))
+            await one.computing("long")
+            clock = [time.monotonic()]
+            watched = vitals(rig, one, rig.settings.names.queues(), clock, one.worker)
+            said = []
+            for _ in range(3):
+                clock[0] += 5.0
+                said.append(watched.stuck())
+        assert "1 job in hand" in said[-1]
+        assert len(await call) == 1
+        await one.idle()
+        assert watched.stuck() == ""
 
 
 async def test_the_doctor_sums_shards_up_and_knows_every_model(

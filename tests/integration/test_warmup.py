@@ -1,21 +1,26 @@
 """The warm-up with a real engine: the layout it chooses, the shapes it measures, and what stops it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from batcher.cost import Sample
-from batcher.engine import Engine
+from batcher.engine import Engine, TensorAnswer
 from batcher.layout import Layout, LayoutRefused
+from batcher.rig import TensorRig
 from batcher.tokenizer import FAULT_IDS
 from batcher.warmup import Warmth, warm_up
 from batcher.wire import Load
 from inferq.errors import OperatorError
-from inferq.modelfolder import builtin_path
+from inferq.modelfolder import builtin_path, check
 from inferq.modelspec import parse
+from inferq.tensors.tensor import Tensor
+from tests.tensormodels import MODELS, write_model
 from tests.tinymodel import MAX_LENGTH, make_tiny_model
 
 
@@ -27,6 +32,18 @@ class Cramped(Engine):
         if layout.wide_threads or layout.threads > 1:
             raise LayoutRefused("no room")
         await super().arrange(layout)
+
+
+class Dying(Engine):
+    """An engine whose process ends under every batch of tensors."""
+
+    async def run_tensors(
+        self, jobs: Sequence[Sequence[Tensor]], *, timeout_ms: float, wide: bool = False
+    ) -> TensorAnswer:
+        """Kill the process, and send it the batch."""
+        assert self.pid is not None
+        os.kill(self.pid, signal.SIGKILL)
+        return await super().run_tensors(jobs, timeout_ms=timeout_ms, wide=wide)
 
 
 @asynccontextmanager
@@ -140,4 +157,15 @@ async def test_a_model_that_fails_stops_the_start(fault: str, says: str) -> None
     async with started("simulated:0,0,faults") as engine:
         with pytest.raises(OperatorError, match=says) as caught:
             await warmed(engine, simulated="simulated:0,0,faults", token_id=FAULT_IDS[fault], sessions=2)
+        assert "\n" not in str(caught.value)
+
+
+async def test_a_tensor_model_that_takes_the_engine_down_stops_the_start(tmp_path: Path) -> None:
+    """With the first zeros that it gets; that is one line, too, and other lengths are not tried."""
+    path = write_model(tmp_path / "mlp", MODELS["mlp"][0]())
+    signature = check(path, name="mlp").signature
+    assert signature is not None
+    async with started("mlp", path, Dying) as engine:
+        with pytest.raises(OperatorError, match="ended on zeros") as caught:
+            await TensorRig.of(engine, signature)
         assert "\n" not in str(caught.value)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from inferq.cli.credentials import NO_KEY
 from inferq.cli.deployment import Endpoint
 from inferq.cli.examining.finding import Finding, of_error, ok, wrong
+from inferq.cli.resultwords import in_brief
 from inferq.errors import InferqError, OperatorError
 from inferq.modelsroot import read_catalog
 from inferq.settings import Settings
@@ -47,9 +48,13 @@ async def send_one(place: Endpoint, settings: Settings) -> Finding:
 async def _run(client: "AsyncClient", signature: Signature | None) -> str:
     """Return what the job came to, in words; raises what the client raises."""
     from inferq import JobError
+    from inferq.sdk.errors import of_record
 
     if signature is None:
-        return (await client.run(SAMPLE, timeout_s=JOB_S)).label
+        record = await client.wait(await client.submit(SAMPLE), timeout_s=JOB_S)
+        if record.result is None:
+            raise of_record(record)
+        return in_brief(record.result)
     *shorter, last = FREE_AXES if _has_free(signature) else FREE_AXES[:1]
     for free in shorter:
         try:

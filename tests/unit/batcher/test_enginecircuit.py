@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from batcher.engine import BatchRaised, Blame, EngineLost, OutOfMemory
+from batcher.engine import BatchRaised, Blame, EngineLost, OutOfMemory, TooLong
 from batcher.enginecircuit import TRIES, EngineCircuit, Verdict
 from inferq.breaker import Limits
 from inferq.circuit import Circuit
@@ -228,6 +228,13 @@ async def test_the_canary_goes_where_the_failed_run_was() -> None:
     rig.gate.left()
     assert await rig.gate.failed(ticket, DIED, alone=True, wide=True) is Verdict.JOBS
     assert rig.engine.ran == 1
+
+
+async def test_a_batch_that_is_too_long_to_be_sent_tells_nothing_of_the_engine() -> None:
+    """It was not asked."""
+    rig = Rig()
+    assert {await rig.fail(TooLong("no frame holds it")) for _ in range(50)} == {Verdict.JOBS}
+    assert (rig.engine.ran, rig.gate.figures().failures) == (0, 0)
 
 
 async def test_want_of_memory_beside_others_tells_nothing_of_the_engine() -> None:

@@ -4,6 +4,7 @@ from itertools import count
 from math import inf
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from batcher.cache import ResultCache
@@ -13,7 +14,7 @@ from batcher.item import Item
 from batcher.shapes import EXACT, Shapes, few
 from batcher.tally import Tally
 from batcher.texttask import TextTask
-from batcher.tokenizer import SimulatedTokenizer
+from batcher.tokenizer import InputRefused, SimulatedTokenizer
 from batcher.wire import Load
 from inferq.cachekey import cache_key
 from inferq.jobs import ErrorCode, Job, Priority, Result
@@ -145,3 +146,25 @@ def test_on_a_device_with_few_shapes_a_job_has_its_padded_length() -> None:
     item = admitted(make(shapes=few(max_rows=4, max_length=64)), delivery("one " * 9))
     assert isinstance(item, Item)
     assert (item.length, len(item.ids)) == (12, 9)
+
+
+def test_a_job_past_the_queue_is_an_item_without_messages() -> None:
+    """It has somebody to tell; a kept answer is found for it too, and what cannot be read is refused at once."""
+    cache = ResultCache(10)
+    intake = make(cache=cache)
+    told: list[Any] = []
+    job = Job(
+        job_id="a" * 32, model="m", text="two words", created_ms=int(NOW_MS), deadline_ms=int(NOW_MS) + 500
+    )
+    item = intake.admit_direct(job, told.append)
+    assert isinstance(item, Item)
+    assert (item.deliveries, item.origin.queue, len(item.ids)) == ([], "", 2)
+    assert item.due_s - item.arrived_s == pytest.approx(0.5, abs=0.01)
+    assert item.key is not None
+    cache.put(item.key, RESULT)
+    found = intake.admit_direct(job, told.append)
+    assert isinstance(found, Found)
+    assert found.item.tell is not None
+    with pytest.raises(InputRefused):
+        intake.admit_direct(msgspec.structs.replace(job, text="[[refuse]]"), told.append)
+    assert told == []

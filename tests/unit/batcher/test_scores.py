@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batcher.scores import PLACES, scores
+from batcher.scores import PLACES, holding, scores, sigmoids, values
 
 
 def test_the_best_label_and_all_scores() -> None:
@@ -41,3 +41,29 @@ def test_what_is_no_answer_is_refused(logits: list[float], labels: list[str]) ->
     """Logits that are not finite or do not fit the labels are an error, not a result."""
     with pytest.raises(ValueError, match="the model gave"):
         scores(logits, labels)
+
+
+def test_each_label_by_itself() -> None:
+    """A sigmoid of each logit, however far from zero."""
+    found = sigmoids([0.0, 2.0, -2.0, 1e6, -1e6], ["a", "b", "c", "d", "e"])
+    assert found == {"a": 0.5, "b": 0.880797, "c": 0.119203, "d": 1.0, "e": 0.0}
+
+
+def test_the_labels_that_hold() -> None:
+    """Those at the threshold or above, best first, and of equal ones the first; there may be none."""
+    scored = {"a": 0.5, "b": 0.9, "c": 0.2, "d": 0.5}
+    assert holding(scored, 0.5) == ["b", "a", "d"]
+    assert holding(scored, 0.95) == []
+
+
+def test_values_are_as_the_model_gave_them() -> None:
+    """They are no probabilities."""
+    assert values([3.25, -7.0], ["stars", "rank"]) == {"stars": 3.25, "rank": -7.0}
+
+
+@pytest.mark.parametrize(("logits", "labels"), [([1.0], ["a", "b"]), ([math.nan], ["a"]), ([], [])])
+def test_what_is_no_answer_is_refused_of_any_kind(logits: list[float], labels: list[str]) -> None:
+    """As for a softmax."""
+    for read in (sigmoids, values):
+        with pytest.raises(ValueError, match="the model gave"):
+            read(logits, labels)

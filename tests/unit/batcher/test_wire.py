@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batcher import wire
+from batcher import frames
+from batcher.frames import batcher_reader, body_bytes, encode, engine_reader
 from batcher.wire import (
     Arrange,
     Arranged,
@@ -23,10 +24,6 @@ from batcher.wire import (
     RunTensors,
     ToEngine,
     WireError,
-    batcher_reader,
-    body_bytes,
-    encode,
-    engine_reader,
     pack_run,
     pack_tensors,
 )
@@ -151,8 +148,8 @@ def test_frames_are_bounded_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WireError):
         body_bytes(b"\xff\xff\xff\xff")
     with pytest.raises(WireError):
-        engine_reader().feed((wire.MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
-    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 16)
+        engine_reader().feed((frames.MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
+    monkeypatch.setattr(frames, "MAX_FRAME_BYTES", 16)
     with pytest.raises(WireError):
         encode(LOAD)
 
@@ -163,3 +160,15 @@ def test_what_is_no_message_of_this_direction_is_refused() -> None:
         engine_reader().feed(b"\0\0\0\1\xc1")
     with pytest.raises(WireError):
         engine_reader().feed(encode(ANSWERS[0]))
+
+
+def test_a_pairs_tokens_say_which_text_they_are_of() -> None:
+    """Padded with 0 beside others; without a pair nothing is sent of it."""
+    run = pack_run(1, [[5, 6, 7], [5], [8, 9]], types=[[0, 1, 2], [], [0, 1]])
+    types = run.token_types()
+    assert types is not None
+    assert types.dtype == np.int64
+    assert types.tolist() == [[0, 1, 2], [0, 0, 0], [0, 1, 0]]
+    assert pack_run(1, [[5], [6]], types=[(), ()]).token_types() is None
+    with pytest.raises(WireError, match="token types"):
+        msgspec.structs.replace(run, types=b"ab").token_types()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from inferq.cli.asked import LONGEST_LINE_BYTES, Asked, Unreadable, from_json, from_text
+from inferq.cli.asked import LONGEST_LINE_BYTES, Asked, Unreadable, from_json, from_text, with_pair
 from inferq.sdk.batches import Options
 
 COMMON = Options(model="builtin", priority="bulk", deadline_ms=500, webhook="https://a.example/")
@@ -62,3 +62,15 @@ def test_lines_that_cannot_be_sent_are_refused(read: type) -> None:
     assert [one.detail for one in refused] == [
         "the line is not UTF-8", "the line is longer than 65,536 bytes",
     ]  # fmt: skip  # side by side
+
+
+def test_a_pair_is_a_lines_own_or_everybodys() -> None:
+    """A line's own second text counts; what cannot be sent stays as it is."""
+    own = from_json('{"text":"a","text_pair":"b"}', COMMON)
+    assert own == Asked(text="a", options=COMMON, text_pair="b")
+    assert with_pair(own, "c") == own
+    alone = from_text("a", COMMON)
+    assert with_pair(alone, None) == alone
+    assert with_pair(alone, "c") == Asked(text="a", options=COMMON, text_pair="c")
+    refused = Unreadable(text="a", detail="d")
+    assert with_pair(refused, "c") is refused

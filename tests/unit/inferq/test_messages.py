@@ -158,6 +158,32 @@ def test_a_message_whose_tensors_cannot_be_says_why(body: bytes, says: str) -> N
     assert SECRET not in caught.value.reason
 
 
+def test_a_pair_has_a_version_of_its_own() -> None:
+    """Who knows single texts alone refuses it, and does not run half of it; in the first version it is no field."""
+    job = Job(job_id="a1", model="m", created_ms=1, text="a", text_pair="é")
+    body = encode_job(job)
+    assert decode_job(body) == job
+    assert json.loads(body)["v"] == 3
+    alone = Job(job_id="a1", model="m", created_ms=1, text="a")
+    assert json.loads(encode_job(alone)) == {
+        "v": 1,
+        "job_id": "a1",
+        "model": "m",
+        "text": "a",
+        "created_ms": 1,
+        "priority": "interactive",
+        "deadline_ms": None,
+    }
+    assert decode_job(_body(text_pair="b")).text_pair == ""
+    for broken, says in (
+        (_body(v=3), "missing required field `text_pair`"),
+        (_body(v=3, text_pair=""), r"`\$\.text_pair`"),
+        (b'{"v":3,"job_id":"a1","model":"m","created_ms":1,"text_pair":"b"}', "required field `text`"),
+    ):
+        with pytest.raises(Undecodable, match=says):
+            decode_job(broken)
+
+
 def test_what_may_be_left_out() -> None:
     """All but the first five have defaults; unknown fields of a later writer are passed over."""
     job = decode_job(_body(colour="blue"))
@@ -173,9 +199,9 @@ def test_what_may_be_left_out() -> None:
         (b"[]", "not a queue message: Expected `object`"),
         (b"{}", "^not a queue message: Object missing required field `v`"),
         (_body(v="1"), r"`\$\.v`"),
-        (_body(v=0), "version 0 of the queue message is not understood, only 1 and 2"),
-        (_body(v=3), "version 3 of the queue message is not understood, only 1 and 2"),
-        (b'{"v":3,"all":"else"}', "version 3"),
+        (_body(v=0), "version 0 of the queue message is not understood, only 1 to 3"),
+        (_body(v=4), "version 4 of the queue message is not understood, only 1 to 3"),
+        (b'{"v":4,"all":"else"}', "version 4"),
         (b'{"v":' + b"9" * 400 + b"}", r"`\$\.v`"),
         (b'{"v":' + b"9" * 5000 + b"}", r"`\$\.v`"),
         (b'{"v":1}', "^not a queue message: Object missing required field `job_id`"),

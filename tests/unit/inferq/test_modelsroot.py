@@ -7,8 +7,10 @@ import pytest
 
 from inferq.catalog import Task
 from inferq.errors import OperatorError
+from inferq.hubcache import HubCache, models_dir
 from inferq.modelsroot import from_anywhere, model_names, read_catalog, served_spec
 from inferq.settings import Settings, load
+from tests.encodermodels import make_encoder
 from tests.tensormodels import MODELS, write_all, write_model, write_strings
 from tests.tinymodel import make_tiny_model
 
@@ -122,3 +124,36 @@ def test_a_command_finds_the_folders_from_anywhere(tmp_path: Path, monkeypatch: 
     assert set(model_names(kept)) == set(MODELS)
     plain = settings(model="hub:a/b@c")
     assert from_anywhere(plain) == plain
+
+
+def test_what_a_text_model_answers_and_takes(tmp_path: Path) -> None:
+    """Embeddings are a task of their own, any other answer is not; whether pairs are taken the tokenizer says."""
+    make_encoder(tmp_path / "mean", modules=("Transformer", "Pooling"))
+    make_encoder(
+        tmp_path / "multi", labels=("a", "b"), pairs=False, problem_type="multi_label_classification"
+    )
+    found = read_catalog(settings(models=str(tmp_path))).models
+    assert {name: (card.task, card.pairs) for name, card in found.items()} == {
+        "builtin": (Task.TEXT, True),
+        "mean": (Task.EMBEDDING, True),
+        "multi": (Task.TEXT, False),
+    }
+    assert all(card.takes_text for card in found.values())
+    assert read_catalog(settings(model="simulated:1,1")).models["simulated"].pairs is False
+    make_encoder(tmp_path / "plain")
+    with pytest.raises(OperatorError, match=r"say in inferq\.json"):
+        read_catalog(settings(models=str(tmp_path)))
+
+
+@pytest.mark.parametrize("spec", ["hub:owner/minilm", f"hub:owner/minilm@{'a' * 40}", "hub:owner/minilm@v1"])
+def test_a_model_of_the_hub_is_known_once_it_is_here(tmp_path: Path, spec: str) -> None:
+    """Where it has been downloaded its folder is read; before that only its batcher can say."""
+    given = settings(model=spec, cache_dir=str(tmp_path))
+    (unknown,) = read_catalog(given).models.values()
+    assert (unknown.task, unknown.pairs) == (Task.TEXT, None)
+    cache = HubCache(root=models_dir(tmp_path), repo="owner/minilm")
+    make_encoder(cache.folder("a" * 40), modules=("Transformer", "Pooling"))
+    for revision in ("main", "v1"):
+        cache.remember(revision, "a" * 40)
+    (known,) = read_catalog(given).models.values()
+    assert (known.name, known.spec, known.task, known.pairs) == (unknown.name, spec, Task.EMBEDDING, True)

@@ -61,26 +61,25 @@ def test_a_given_probe_port_is_the_first_ingresss() -> None:
     assert not {taken, taken + 1} & set(ports)
 
 
-def test_a_batcher_is_told_no_keys() -> None:
-    """Nobody calls it; that it may listen beyond loopback stays, since with the keys the operator has allowed that."""
+def test_a_batcher_is_told_the_keys() -> None:
+    """It takes calls under them, as the others do; it is not told that it may listen anywhere without."""
     keys = "alice:alice-0123456789"
     notifier, batchers, ingresses = _placed(api_keys=keys, host="0.0.0.0", batchers="2", ingresses="2")
-    assert {place.settings.api_keys for place in (*notifier, *ingresses)} == {keys}
-    for place in batchers:
+    for place in (*notifier, *batchers, *ingresses):
         told = to_environ(place.settings)
-        assert told["INFERQ_API_KEYS"] == ""
+        assert told["INFERQ_API_KEYS"] == keys
         assert load(told)[0] == place.settings
-    assert not _placed(ingresses="2")[1][0].settings.allow_open
+        assert not place.settings.allow_open
 
 
 def test_a_batcher_is_told_no_secret() -> None:
-    """It serves no caller and signs nothing; the others are told both."""
+    """It signs nothing; the others are told it."""
     secret, keys = "whsec_" + "A" * 32, "a:0123456789abcdef"
     notifier, batchers, ingresses = _placed(webhook_secret=secret, api_keys=keys)
     for place in (*notifier, *ingresses):
         assert (place.settings.webhook_secret, place.settings.api_keys) == (secret, keys)
     for place in batchers:
-        assert (place.settings.webhook_secret, place.settings.api_keys) == ("", "")
+        assert (place.settings.webhook_secret, place.settings.api_keys) == ("", keys)
 
 
 def test_every_model_has_its_batchers() -> None:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 
 from inferq.jobs import Result
-from inferq.results import TensorResult, decode_result, encode_result
+from inferq.results import (
+    AnyResult,
+    EmbeddingResult,
+    LabelsResult,
+    TensorResult,
+    ValuesResult,
+    decode_result,
+    encode_result,
+)
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import Tensor, TensorError
 from tests.drawntensors import tensors
@@ -20,6 +28,27 @@ def test_a_classification_reads_back() -> None:
     result = Result(label="é", score=0.75, scores={"é": 0.75, "b": 0.25}, truncated=True)
     assert encode_result(result) == msgspec.json.encode(result)
     assert decode_result(encode_result(result)) == result
+
+
+@pytest.mark.parametrize(
+    ("result", "fields"),
+    [
+        (LabelsResult(labels=("a",), scores={"a": 0.75, "b": 0.25}, truncated=True), ["labels", "scores", "truncated"]),
+        (LabelsResult(labels=(), scores={}, truncated=False), ["labels", "scores", "truncated"]),
+        (ValuesResult(values={"stars": -3.5}, truncated=False), ["values", "truncated"]),
+        (EmbeddingResult(vector=struct.pack("<3f", 0.1, -2, 3e-9), truncated=True), ["embedding", "truncated"]),
+    ],
+)  # fmt: skip  # a table
+def test_other_answers_to_texts_read_back(result: AnyResult, fields: list[str]) -> None:
+    """Each kind by its first field; every bit of an embedding."""
+    assert list(json.loads(encode_result(result))) == fields
+    assert decode_result(encode_result(result)) == result
+
+
+def test_an_embedding_that_is_not_finite_is_not_written() -> None:
+    """As no output is."""
+    with pytest.raises(TensorError, match="not finite"):
+        encode_result(EmbeddingResult(vector=struct.pack("<f", math.inf), truncated=False))
 
 
 @given(tensors(), tensors())
@@ -52,6 +81,8 @@ def test_an_output_that_is_not_finite_is_not_written() -> None:
         b'{"outputs"', b'{"outputs":[{"name":"y","datatype":"FP8","shape":[1],"data":[1]}]}',
         b'{"outputs":[{"name":"y","datatype":"FP32","shape":[2],"data":[1]}]}',
         b'{"outputs":[{"name":"y","datatype":"FP32","shape":[-2],"data":[1]}]}',
+        b'{"labels":["a"],"scores":{},"truncated":1}', b'{"labels"', b'{"values":{"a":"b"},"truncated":true}',
+        b'{"embedding":[1,"a"],"truncated":true}', b'{"embedding":[1e300],"truncated":true}', b'{"embedding":[1]}',
     ],
 )  # fmt: skip  # a list of bytes
 def test_what_is_no_result_is_refused(data: bytes) -> None:

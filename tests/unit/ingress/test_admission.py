@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferq.gate import MOST_BYTES, MOST_JOBS, Gate
 from inferq.jobs import Priority
-from ingress.admission import MOST_BYTES, MOST_JOBS, SPREAD, Gate, Rates, retry_after_s, wait_ms, whole_s
+from ingress.admission import SPREAD, Rates, retry_after_s, wait_ms, whole_s
 
 jobs = st.integers(min_value=0, max_value=10**9)
 limits = st.integers(min_value=1, max_value=10**9)

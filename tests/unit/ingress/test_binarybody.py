@@ -3,9 +3,12 @@
 import json
 import math
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inferq.catalog import ModelCard, Task
 from inferq.errors import InvalidRequest, UnsupportedMediaType
@@ -40,13 +43,13 @@ def test_values_behind_the_json_and_in_it() -> None:
     """In any order; what JSON cannot say is taken as bytes."""
     b_too = {**B, "parameters": {"binary_data_size": 1}}
     del b_too["data"]
-    for given, tail in (
+    for inputs, tail in (
         ([A, B], FLOATS),
         ([B, A], FLOATS),
         ([b_too, A], b"\7" + FLOATS),
         ([A, b_too], FLOATS + b"\7"),
     ):
-        a, b = read({"inputs": given}, tail)
+        a, b = read({"inputs": inputs}, tail)
         assert (a.name, a.shape, a.data) == ("a", (1, 2), FLOATS)
         assert (b.name, b.data) == ("b", b"\7")
 
@@ -94,6 +97,10 @@ def test_what_else_is_asked_for_is_judged_as_ever() -> None:
         ({"inputs": []}, b"", "", "must hold a list of inputs"),
         ({"text": "a"}, b"", "", "must hold a list of inputs"),
         ({"inputs": [{**A, "parameters": {"more": 1}}]}, b"", "", "must hold a list of inputs"),
+        ({"inputs": [{**A, "parameters": {}}]}, b"", "", "must hold a list of inputs"),
+        ({"inputs": [{**A, "parameters": {"binary_data_size": "8"}}]}, b"", "", "must hold a list of inputs"),
+        ({"inputs": 1}, b"", "", "must hold a list of inputs"),
+        ([], b"", "", "must hold a list of inputs"),
         (b"{", b"", "", "must hold a list of inputs"),
         (b"[" * 50_000, b"", "", "must hold a list of inputs"),
     ],
@@ -123,3 +130,46 @@ def test_the_header_lets_bytes_in() -> None:
     for binary, kind in ((False, b"application/octet-stream"), (True, b"text/plain")):
         with pytest.raises(UnsupportedMediaType):
             check_headers(kind, None, binary=binary)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["inputs", "model", "text", "deadline_ms", "x` - at `$.inputs[0]", "x"]),
+        st.recursive(
+            st.none() | st.integers() | st.text(max_size=3),
+            lambda one: (
+                st.lists(one, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(
+                        ["name", "datatype", "shape", "data", "parameters", "binary_data_size", "x"]
+                    ),
+                    one,
+                    max_size=6,
+                )
+            ),
+            max_leaves=20,
+        ),
+        max_size=4,
+    )
+)
+def test_any_json_is_read_or_refused(fields: dict[str, Any]) -> None:
+    """Whatever a body says of itself, it is taken or refused with a short reason."""
+    head = json.dumps(fields).encode()
+    refusal = None
+    try:
+        decode_binary(head, b"%d" % len(head))
+    except InvalidRequest as error:
+        refusal = error
+    assert refusal is None or (len(refusal.detail) < 300 and refusal.errors)
+
+
+def test_a_body_of_many_fields_is_left_at_the_first_that_there_is_not() -> None:
+    """Half a million of them cost no more than one."""
+    head = b"{" + b",".join(b'"%d":1' % number for number in range(500_000)) + b"}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match="0 is no field"):
+            decode_binary(head, b"%d" % len(head))
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferq.cachecontrol import wants_cached
 from ingress.heads import Head, head_of
-from ingress.requests import wants_cached
 
 
 def test_without_header_fields_everything_is_as_usual() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferq.cachecontrol import wants_cached
 from inferq.catalog import Catalog, ModelCard, Task
 from inferq.errors import CallerError, FieldError, InvalidRequest, UnsupportedMediaType
 from inferq.jobs import Priority
@@ -24,7 +25,6 @@ from ingress.requests import (
     check_headers,
     check_webhook,
     decode,
-    wants_cached,
     wants_webhook,
 )
 from ingress.tensors import choose_model
@@ -175,7 +175,7 @@ def test_an_unknown_field_is_pointed_at(name: str, pointer: str) -> None:
     (found,) = error.errors
     assert found == FieldError(
         pointer=pointer,
-        detail="is no field; there are text, inputs, input_data, model, deadline_ms, priority, webhook",
+        detail="is no field; there are text, text_pair, inputs, input_data, model, deadline_ms, priority, webhook",
     )
     assert error.detail == f"{name[:100]} {found.detail}"
 
@@ -333,3 +333,23 @@ def test_a_webhook_that_is_not_taken_is_pointed_at() -> None:
         check_webhook(asked, Policy(hosts=Hosts(), secret=True), "")
     assert caught.value.detail == "webhook must hold no user or password"
     assert [error.pointer for error in caught.value.errors] == ["/webhook"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer", "says"),
+    [
+        ({"text": "a", "text_pair": ""}, "/text_pair", TEXT),
+        ({"text": "a", "text_pair": None}, "/text_pair", TEXT),
+        ({"text": "a", "text_pair": "x" * 2001}, "/text_pair", TEXT),
+        ({"text": "a", "text_pair": "\u3000\n"}, "/text_pair", "must not be white space alone"),
+        ({"text": " ", "text_pair": "b"}, "/text", "must not be white space alone"),
+        ({"text_pair": "b"}, "/text", f"is missing: it {TEXT}"),
+        ({"input_data": [1], "text_pair": "b"}, "/text_pair", "must not stand beside input_data: it is for a text"),
+    ],
+)  # fmt: skip  # a table
+def test_a_second_text_is_held_to_the_same(fields: dict[str, Any], pointer: str, says: str) -> None:
+    """Its limits are those of the first one, beside which alone it may stand."""
+    assert decode(json.dumps({"text": "a", "text_pair": "b" * 2000}).encode()).text_pair == "b" * 2000
+    with pytest.raises(InvalidRequest) as caught:
+        decode(json.dumps(fields).encode())
+    assert list(caught.value.errors) == [FieldError(pointer=pointer, detail=says)]

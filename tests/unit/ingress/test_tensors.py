@@ -95,6 +95,20 @@ def test_what_is_for_another_model(
     assert caught.value.errors[0].pointer == pointer
 
 
+@pytest.mark.parametrize("pairs", [True, None, False])
+def test_a_pair_is_for_a_model_that_takes_pairs(pairs: bool | None) -> None:
+    """Where that cannot be known here it is let through; a text alone is for any text model."""
+    known = ModelCard(name="m", spec="m", task=Task.EMBEDDING, pairs=pairs)
+    assert choose_model(request(text="a"), catalog(known)) is known
+    asked = request(text="a", text_pair="b")
+    if pairs is not False:
+        assert choose_model(asked, catalog(known)) is known
+        return
+    with pytest.raises(InvalidRequest, match="not for the model 'm', which takes one text") as caught:
+        choose_model(asked, catalog(known))
+    assert caught.value.errors[0].pointer == "/text_pair"
+
+
 @pytest.mark.parametrize("model", ["", "Builtin", "other"])
 def test_a_model_that_there_is_not(model: str) -> None:
     """The answer says which there are, a few of many."""

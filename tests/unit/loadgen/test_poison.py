@@ -17,7 +17,7 @@ def record(status: str, batch: str = "", reason: str = "full") -> JobRecord:
     if batch:
         fields["batch"] = {
             "id": batch, "size": 8, "tokens": 8, "padded_tokens": 8, "close_reason": reason, "batcher": "b",
-        }  # fmt: skip
+        }  # fmt: skip  # one batch
     fields |= {"job_id": "0", "status": status, "seq": 3, "model": "m", "cached": False, "attempt": 1}
     return decode_record(msgspec.json.encode(fields | {"created_at": "2026-01-31T12:00:00.123Z"}))
 

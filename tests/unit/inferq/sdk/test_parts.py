@@ -19,12 +19,13 @@ from inferq.sdk.batches import (
     check_key,
     join,
     key_of,
+    paired,
 )
 from inferq.sdk.errors import BadRequest, JobFailed, JobNotFound
 from inferq.sdk.fates import Fate, fate_of, may_carry, socket_url
 from inferq.sdk.patience import Patience, Retries
 from inferq.sdk.records import decode_record
-from inferq.sdk.shapes import Job, Refusal, id_of, result_of, several
+from inferq.sdk.shapes import Job, Refusal, embedding_of, id_of, result_of, several
 
 RECORD: dict[str, Any] = {
     "job_id": "j", "status": "done", "seq": 3, "model": "m", "error": None, "cached": True, "attempt": 1,
@@ -63,8 +64,11 @@ def test_a_body_has_what_was_given() -> None:
     }  # fmt: skip  # fields side by side
     assert body_of("ü", Options().fields) == '{"text":"ü"}'.encode()
     assert json.loads(body_of("\ud83d", {})) == {"text": "\ud83d"}
-    with pytest.raises(TypeError, match="a text must be a string, not int"):
-        body_of(5, {})  # type: ignore[arg-type]  # on purpose
+    assert json.loads(body_of(("a", "b"), fields))["text_pair"] == "b"
+    assert (paired("a", None), paired("a", "b")) == ("a", ("a", "b"))
+    for wrong in (5, ("a",), ("a", 1), ("a", "b", "c")):
+        with pytest.raises(TypeError, match="a text must be a string or a pair of strings, not"):
+            body_of(wrong, {})  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -224,6 +228,48 @@ def test_a_refusal_tells_its_reason() -> None:
     """As its error does."""
     refusal = Refusal(index=1, error=BadRequest("c", "d", status=400))
     assert (refusal.code, refusal.detail) == ("c", "d")
+
+
+@pytest.mark.parametrize(
+    ("result", "label", "score", "labels", "scores"),
+    [
+        ({"labels": ["b", "a"], "scores": {"a": 0.6, "b": 0.9}}, "b", 0.9, ("b", "a"), {"a": 0.6, "b": 0.9}),
+        ({"labels": [], "scores": {"a": 0.25, "b": 0.125}}, "a", 0.25, (), {"a": 0.25, "b": 0.125}),
+        ({"values": {"stars": 4.5}}, "stars", 4.5, (), {"stars": 4.5}),
+    ],
+)  # fmt: skip  # a table
+def test_all_kinds_of_labels_are_results(
+    result: dict[str, Any], label: str, score: float, labels: tuple[str, ...], scores: dict[str, float]
+) -> None:
+    """The best one and its score are there in any case; which hold is said beside."""
+    record = decode_record(json.dumps(RECORD | {"result": result | {"truncated": True}}).encode())
+    found = result_of(record)
+    assert (found.label, found.score, found.labels) == (label, score, labels)
+    assert (found.scores, found.truncated) == (scores, True)
+
+
+def test_an_embedding_is_no_label_and_no_label_an_embedding() -> None:
+    """Each has a call of its own."""
+    record = decode_record(
+        json.dumps(RECORD | {"result": {"embedding": [0.5, -1], "truncated": False}}).encode()
+    )
+    found = embedding_of(record)
+    assert (found.embedding, found.truncated, found.job_id) == ([0.5, -1.0], False, record.job_id)
+    assert (
+        repr(found)
+        == f"Embedding(dimensions=2, truncated=False, cached={record.cached}, job_id={record.job_id!r})"
+    )
+    with pytest.raises(JobFailed, match="no classification"):
+        result_of(record)
+    with pytest.raises(JobFailed, match="no embedding"):
+        embedding_of(decode_record(json.dumps(RECORD).encode()))
+    failed = RECORD | {
+        "status": "failed",
+        "error": {"code": "inference_failed", "detail": "d"},
+        "result": None,
+    }
+    with pytest.raises(JobFailed, match="inference_failed"):
+        embedding_of(decode_record(json.dumps(failed).encode()))
 
 
 def test_a_record_of_another_kind_is_no_classification() -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import struct
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -80,6 +81,8 @@ def test_integers_keep_within_their_type(datatype: Datatype, bounds: tuple[int, 
         (Datatype.INT8, b"1", [], "must be a list"),
         (Datatype.INT8, b"[1,2]", [3], "must be 3 values for shape .3., and there are 2"),
         (Datatype.INT8, b"[]", [1], "must be 1 values"),
+        (Datatype.INT8, b"[1,2]", [1], "must be 1 values for shape .1., and there are more"),
+        (Datatype.INT8, b"[[1],[2],[3]]", [2, 1], "must be 2 values for shape .2, 1., and there are more"),
         (Datatype.INT8, b"[1,2]", [0, 7], "must be 0 values"),
         (Datatype.INT8, b"[1]", [2**40], f"must be {2**40} values"),
         (Datatype.INT8, b"[1]", [2**40] * 16, "must be"),
@@ -127,3 +130,18 @@ def test_ten_megabytes_take_a_bounded_time(deep: bool) -> None:
     begun_s = time.process_time()
     assert len(read_values(raw, Datatype.FP32, [1, 524_288])) == 4 * 524_288
     assert time.process_time() - begun_s < 2.0
+
+
+@pytest.mark.parametrize(
+    ("piece", "shape"), [(b"1", [1]), (b"[]", [4_000_000, 0]), (b"{}", [1]), (b"[1]", [1, 1])]
+)
+def test_more_than_the_shape_has_is_not_read(piece: bytes, shape: list[int]) -> None:
+    """Millions of values, or of lists without any, are counted and refused, and nothing is made of them."""
+    raw = b"[" + b",".join([piece] * 4_000_000) + b"]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(TensorError, match="and there are more"):
+            read_values(raw, Datatype.FP32, shape)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()

@@ -20,6 +20,9 @@ from inferq.keyring import KeyRing
 from inferq.server import Checks
 from inferq.snapshots import snapshot
 from inferq.telemetry import Metrics
+from inferq.v2 import embeddings, simple
+from inferq.v2 import requests as calls
+from inferq.v2.routes import SyncRoutes
 from ingress import problems, requests
 from ingress.answers import Accepted, AcceptedItem, BatchAnswer, BatchRefused, RefusedItem
 from ingress.app import Parts, make_routes
@@ -137,6 +140,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
         batch=nobody,
         jobs=nobody,
         events=nobody,
+        calls=SyncRoutes(nobody, KeyRing(""), Metrics(), max_input_bytes=1),
         stats=nobody,
         keys=KeyRing(""),
         visitors=nobody,
@@ -251,10 +255,16 @@ def test_examples_of_requests_go_through_the_decoder() -> None:
     """What is shown as a request is one."""
     assert requests.decode(json.dumps(EXAMPLES["text_alone"][1]).encode()).text
     whole = requests.decode(json.dumps(EXAMPLES["all_fields"][1]).encode())
-    others = {"inputs", "input_data"}
+    others = {"text_pair", "inputs", "input_data"}
     assert set(EXAMPLES["all_fields"][1]) == set(msgspec.structs.asdict(whole)) - others
+    assert requests.decode(json.dumps(EXAMPLES["pair"][1]).encode()).text_pair
     assert requests.decode(json.dumps(EXAMPLES["tensors"][1]).encode()).kind == "inputs"
     assert requests.decode(json.dumps(EXAMPLES["vector"][1]).encode()).kind == "input_data"
+    for name, kind in (
+        ("call_text", simple.SyncRequest), ("call_vector", simple.SyncRequest), ("embed", embeddings.EmbeddingRequest),
+        ("call_texts", calls.ModelCall), ("call_tensors", calls.ModelCall),
+    ):  # fmt: skip  # a table
+        assert msgspec.json.decode(json.dumps(EXAMPLES[name][1]), type=kind)
     batch = requests.decode_batch(json.dumps(EXAMPLES["two_texts"][1]).encode())
     assert [type(one) for one in batch] == [requests.InferRequest] * 2
 
@@ -263,6 +273,7 @@ def test_examples_of_requests_go_through_the_decoder() -> None:
     ("name", "kind"),
     [
         ("accepted", Accepted), ("answered", Accepted), ("queued", JobRecord), ("done", JobRecord),
+        ("done_labels", JobRecord), ("done_values", JobRecord), ("done_embedding", JobRecord),
         ("failed", JobRecord), ("cancelled", JobRecord), ("statistics", Statistics),
         *((error.code, problems.Problem) for error in ERRORS),
     ],

@@ -5,7 +5,7 @@ from typing import Final
 from starlette.types import Message, Receive
 
 from inferq.errors import BodyTooLarge, Unavailable
-from ingress.admission import Gate
+from inferq.gate import Gate
 
 # A body over the limit is read and thrown away up to here, so that its sender gets to read the answer; beyond, the
 # connection is closed.

@@ -4,7 +4,7 @@ import pytest
 
 from inferq.errors import Forbidden
 from inferq.origins import allowed_origins
-from ingress.visitors import Visitors
+from inferq.visitors import Visitors
 
 OWN = "localhost:8080"
 

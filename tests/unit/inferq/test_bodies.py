@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from inferq.bodies import DRAIN_BYTES, Disconnected, read, read_either, read_within
 from inferq.errors import BodyTooLarge, Unavailable
-from ingress.admission import Gate
-from ingress.bodies import DRAIN_BYTES, Disconnected, read, read_either, read_within
+from inferq.gate import Gate
 
 
 class Sender:

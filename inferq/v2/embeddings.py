@@ -1,0 +1,102 @@
+"""`POST /v1/embeddings`, shaped as OpenAI's: texts in, vectors out. Pure.
+
+Tokens are counted where the model's results say how many there were; else the words of a text stand for them.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from inferq.catalog import Catalog
+from inferq.results import AnyResult
+from inferq.tensors.tensor import TensorError
+from inferq.v2.answers import vectors_of
+from inferq.v2.calls import Call, find
+from inferq.v2.simple import MAX_MODEL, decode, floats_of, refused
+from inferq.v2.texts import MAX_TEXT, MAX_TEXTS, check_text
+
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+
+
+class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `POST /v1/embeddings`: a text or several; other fields than these say nothing."""
+
+    input: _Text | Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=MAX_TEXTS)]
+    model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)]
+    encoding_format: Literal["float", "base64"] = "float"
+
+
+class EmbeddingItem(msgspec.Struct, frozen=True, kw_only=True):
+    """The vector of one text: numbers, or their little-endian bytes as FP32 in base64."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call cost."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `POST /v1/embeddings`; ``data`` is in the order of the texts."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingItem]
+    model: str
+    usage: Usage
+
+
+ALLOWED: Final = {
+    "input": f"must be a string of 1 to {MAX_TEXT} characters, or a list of 1 to {MAX_TEXTS} of them",
+    "model": "must be the name of an embedding model",
+    "encoding_format": "must be float or base64",
+}
+_decoder = msgspec.json.Decoder(EmbeddingRequest)
+
+
+def parse(body: bytes, catalog: Catalog, *, cached: bool = True) -> tuple[EmbeddingRequest, Call]:
+    """Return what a body asks, and the call that it makes.
+
+    Raises:
+        InvalidRequest: a field is not what it must be, or the model is none for embeddings.
+        ModelNotFound: there is no such model.
+    """
+    request = decode(body, _decoder, ALLOWED)
+    card = find(catalog, request.model)
+    if str(card.task) != "embedding":
+        raise refused("model", f"{ALLOWED['model']}, and {card.name!r} is none")
+    texts = (request.input,) if isinstance(request.input, str) else tuple(request.input)
+    for text in texts:
+        try:
+            check_text(text)
+        except TensorError as error:
+            raise refused("input", error.detail) from None
+    return request, Call(card=card, texts=texts, cached=cached)
+
+
+def answer(request: EmbeddingRequest, call: Call, results: Sequence[AnyResult]) -> EmbeddingAnswer:
+    """Return the answer to a request."""
+    vectors = vectors_of(results)
+    assert vectors is not None, "an embedding model gives vectors"
+    data = [
+        EmbeddingItem(index=index, embedding=_written(vector, request.encoding_format))
+        for index, vector in enumerate(vectors)
+    ]
+    tokens = sum(_tokens(result, text) for result, text in zip(results, call.texts, strict=True))
+    usage = Usage(prompt_tokens=tokens, total_tokens=tokens)
+    return EmbeddingAnswer(data=data, model=call.card.name, usage=usage)
+
+
+def _written(vector: bytes, form: str) -> list[float] | str:
+    return floats_of(vector) if form == "float" else base64.b64encode(vector).decode()
+
+
+def _tokens(result: Any, text: str) -> int:
+    tokens = getattr(result, "tokens", None)
+    return len(text.split()) if tokens is None else int(tokens)

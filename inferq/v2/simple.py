@@ -1,0 +1,154 @@
+"""`POST /infer`: one text or one row of numbers in, what the model makes of it out. Pure."""
+
+import struct
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from inferq.catalog import Catalog, ModelCard
+from inferq.errors import FieldError, InvalidRequest, ModelNotFound
+from inferq.jobs import Priority
+from inferq.results import AnyResult, TensorResult
+from inferq.tensors.jsondata import values_of
+from inferq.tensors.signature import check, vector_tensor
+from inferq.tensors.tensor import TensorError
+from inferq.v2.answers import vectors_of
+from inferq.v2.calls import MOST_S, Answer, Call, find
+from inferq.v2.requests import MAX_ID
+from inferq.v2.texts import MAX_TEXT, check_text
+
+MAX_MODEL: Final = 100
+MAX_TIMEOUT_MS: Final = int(MOST_S * 1000)
+
+
+class SyncRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /infer`: ``input_data`` is a text, or a row of numbers, as the model takes them."""
+
+    request_id: Annotated[str, msgspec.Meta(max_length=MAX_ID)] = ""
+    input_data: (
+        Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+        | Annotated[list[float], msgspec.Meta(min_length=1)]
+    )
+    model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
+    priority: Priority = Priority.INTERACTIVE
+    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+
+
+class SyncAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `POST /infer`; ``inference_time_us`` is how long the batch took, or the look-up of a cached answer."""
+
+    request_id: str
+    output_data: Any
+    node_id: str
+    cached: bool
+    inference_time_us: int
+
+
+ALLOWED: Final = {
+    "request_id": f"must be a string of up to {MAX_ID} characters",
+    "input_data": f"must be a string of 1 to {MAX_TEXT} characters, or a list of numbers",
+    "model": f"must be a string of up to {MAX_MODEL} characters",
+    "priority": "must be " + " or ".join(Priority),
+    "timeout_ms": f"must be a whole number from 1 to {MAX_TIMEOUT_MS}",
+}
+_decoder = msgspec.json.Decoder(SyncRequest)
+
+
+def parse(body: bytes, catalog: Catalog, *, max_bytes: int, cached: bool = True) -> tuple[SyncRequest, Call]:
+    """Return what a body asks, and the call that it makes.
+
+    Raises:
+        InvalidRequest: a field is not what it must be; names it and the limit.
+        ModelNotFound: there is no such model, or none that takes what was sent.
+    """
+    request = decode(body, _decoder, ALLOWED)
+    card = _card(request, catalog)
+    how = {
+        "card": card,
+        "priority": request.priority,
+        "timeout_s": MOST_S if request.timeout_ms is None else request.timeout_ms / 1000,
+        "cached": cached,
+    }
+    given = request.input_data
+    try:
+        if isinstance(given, str) != (card.signature is None):
+            takes = "a string" if card.signature is None else "a list of numbers"
+            raise TensorError(f"must be {takes} for the model {card.name!r}")
+        if isinstance(given, str):
+            check_text(given)
+            return request, Call(texts=(given,), **how)
+        assert card.signature is not None, "it takes no text"
+        port = card.signature.vector
+        if port is None:
+            takes = ", ".join(one.text for one in card.signature.inputs)
+            raise TensorError(f"cannot be a row of numbers for the model {card.name!r}, which takes {takes}")
+        inputs = check([vector_tensor(given, port)], card.signature, max_bytes=max_bytes)
+        return request, Call(inputs=inputs, **how)
+    except TensorError as error:
+        raise refused("input_data", error.detail) from None
+
+
+def answer(request: SyncRequest, found: Answer) -> SyncAnswer:
+    """Return the answer to a request."""
+    return SyncAnswer(
+        request_id=request.request_id,
+        output_data=plain(found.result),
+        node_id=found.node_id,
+        cached=found.cached,
+        inference_time_us=found.inference_us,
+    )
+
+
+def plain(result: AnyResult) -> Any:
+    """Return a result as JSON has it: a classification, a vector, or a graph's values, by name where it has several."""
+    if isinstance(result, TensorResult):
+        values = {output.name: list(values_of(output)) for output in result.outputs}
+        return next(iter(values.values())) if len(values) == 1 else values
+    vectors = vectors_of([result])
+    return result if vectors is None else floats_of(vectors[0])
+
+
+def floats_of(vector: bytes) -> list[float]:
+    """Return a vector's numbers."""
+    return list(struct.unpack(f"<{len(vector) // 4}f", vector))
+
+
+def decode(body: bytes, decoder: msgspec.json.Decoder[Any], allowed: dict[str, str]) -> Any:
+    """Decode a JSON object; raises `InvalidRequest`, in which ``allowed`` says what a field may be."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+        name = place.strip(".`").partition("[")[0].partition(".")[0]
+        if name in allowed:
+            raise refused(name, allowed[name]) from None
+        missing = next((field for field in allowed if f"field `{field}`" in said), "")
+        if missing:
+            raise refused(missing, f"is missing: it {allowed[missing]}") from None
+        if "unknown field" in said:
+            raise refused("", f"has a field that is not known: there are {', '.join(allowed)}") from None
+        raise refused("", "must be a JSON object") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise refused("", "is not JSON in UTF-8") from None
+
+
+def refused(name: str, detail: str) -> InvalidRequest:
+    """Return the refusal of a field, or of the body where there is no name."""
+    pointer = f"/{name}" if name else ""
+    return InvalidRequest(
+        f"{name or 'the body'} {detail}", errors=[FieldError(pointer=pointer, detail=detail)]
+    )
+
+
+def _card(request: SyncRequest, catalog: Catalog) -> ModelCard:
+    if request.model is not None:
+        return find(catalog, request.model)
+    if isinstance(request.input_data, str):
+        return catalog.models[catalog.default]
+    card = catalog.default_tensor
+    if card is None:
+        names = [one.name for one in catalog.tensor_models]
+        if not names:
+            raise ModelNotFound("this service runs no model that takes tensors")
+        raise refused("model", f"must name a model that takes tensors: {', '.join(names[:10])}")
+    return card

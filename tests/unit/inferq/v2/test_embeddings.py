@@ -1,0 +1,92 @@
+"""Texts to vectors, shaped as OpenAI's."""
+
+import base64
+import json
+import struct
+from typing import Any
+
+import msgspec
+import pytest
+
+from inferq.catalog import Catalog
+from inferq.errors import InvalidRequest, ModelNotFound
+from inferq.v2.embeddings import answer, parse
+from inferq.v2.requests import output_names
+from tests.unit.inferq.v2.cards import TEXT
+
+
+class Embedder(msgspec.Struct, frozen=True):
+    """A card of a model that gives vectors."""
+
+    name: str = "e5"
+    task: str = "embedding"
+    signature: None = None
+
+
+class Embedding(msgspec.Struct, frozen=True):
+    """What such a model gives; ``tokens`` is how many there were, where it is known."""
+
+    vector: bytes
+    tokens: int | None = None
+
+
+E5: Any = Embedder()
+CATALOG = Catalog(default="builtin", models={"builtin": TEXT, "e5": E5})
+
+
+def parsed(body: Any) -> Any:
+    """Parse a body."""
+    return parse(json.dumps(body).encode(), CATALOG)
+
+
+@pytest.mark.parametrize(("given", "texts"), [("a", ("a",)), (["a", "b"], ("a", "b"))])
+def test_one_text_or_several(given: Any, texts: tuple[str, ...]) -> None:
+    """What other clients send besides says nothing."""
+    request, call = parsed({"input": given, "model": "e5", "user": "u", "dimensions": 3})
+    assert (call.texts, call.card, request.encoding_format) == (texts, E5, "float")
+    assert output_names(call.card) == ("embedding",)
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ({"model": "e5"}, "input is missing"), ({"input": "a"}, "model is missing"),
+        ({"input": [], "model": "e5"}, "input"),
+        ({"input": [1, 2], "model": "e5"}, "input must be a string of 1 to 2000"),
+        ({"input": " ", "model": "e5"}, "white"),
+        ({"input": "a", "model": "e5", "encoding_format": "int8"}, "encoding_format must be float or base64"),
+        ({"input": "a", "model": "builtin"}, "model must be the name of an embedding model, and 'builtin' is none"),
+    ],
+)  # fmt: skip  # bodies and faults side by side
+def test_what_is_refused(body: Any, fault: str) -> None:
+    """The text names the field and what it may be."""
+    with pytest.raises(InvalidRequest) as caught:
+        parsed(body)
+    assert fault in caught.value.detail
+
+
+def test_an_unknown_model() -> None:
+    """It is not found."""
+    with pytest.raises(ModelNotFound):
+        parsed({"input": "a", "model": "nowhere"})
+
+
+def test_vectors_in_the_order_of_the_texts() -> None:
+    """As numbers or in base64; tokens are counted where they are known, else words."""
+    results: Any = [
+        Embedding(struct.pack("<2f", 0.5, 1.0)),
+        Embedding(struct.pack("<2f", 2.0, 3.0), tokens=7),
+    ]
+    request, call = parsed({"input": ["two words", "b"], "model": "e5"})
+    found = answer(request, call, results)
+    assert [(one.index, one.embedding) for one in found.data] == [(0, [0.5, 1.0]), (1, [2.0, 3.0])]
+    assert (found.object, found.model, found.usage.prompt_tokens, found.usage.total_tokens) == (
+        "list",
+        "e5",
+        9,
+        9,
+    )
+    request, call = parsed({"input": ["two words", "b"], "model": "e5", "encoding_format": "base64"})
+    packed = answer(request, call, results).data[0].embedding
+    assert isinstance(packed, str)
+    assert struct.unpack("<2f", base64.b64decode(packed)) == (0.5, 1.0)

@@ -1,0 +1,94 @@
+"""One text or one row of numbers, and its answer."""
+
+import json
+import struct
+from typing import Any, NamedTuple
+
+import pytest
+
+from inferq.catalog import Catalog
+from inferq.errors import InvalidRequest, ModelNotFound
+from inferq.jobs import Priority
+from inferq.v2.calls import MOST_S, Answer, find
+from inferq.v2.simple import SyncAnswer, answer, parse, plain
+from tests.unit.inferq.v2.cards import CATALOG, MLP, PAIR, TEXT
+from tests.unit.inferq.v2.test_answers import GOOD, OUTPUTS
+
+
+def parsed(body: Any, catalog: Catalog = CATALOG) -> Any:
+    """Parse a body."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return parse(raw, catalog, max_bytes=100)
+
+
+def test_a_text_is_for_the_default_model() -> None:
+    """With what is said of it."""
+    request, call = parsed({"request_id": "r", "input_data": "hello", "priority": "bulk", "timeout_ms": 1500})
+    assert (request.request_id, call.card, call.texts, call.inputs) == ("r", TEXT, ("hello",), ())
+    assert (call.priority, call.timeout_s) == (Priority.BULK, 1.5)
+
+
+def test_numbers_are_for_the_model_of_tensors() -> None:
+    """The only one, or the one that is named."""
+    for named in ({}, {"model": "mlp"}):
+        _, call = parsed({"input_data": [1, 2.5, 3], **named})
+        assert (call.card, call.texts, call.inputs[0].shape, call.timeout_s) == (MLP, (), (1, 3), MOST_S)
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"{", "the body is not JSON"), (b"[]", "the body must be a JSON object"), ({}, "input_data is missing"),
+        ({"input_data": ""}, "input_data must be a string of 1 to 2000"), ({"input_data": " "}, "white space alone"),
+        ({"input_data": ["a"]}, "input_data must be a string of"),
+        ({"input_data": 1}, "input_data must be a string of"),
+        ({"input_data": "a", "more": 1}, "the body has a field that is not known"),
+        ({"input_data": "a", "request_id": 1}, "request_id must be"),
+        ({"input_data": "a", "timeout_ms": 0}, "timeout_ms"),
+        ({"input_data": "a", "priority": "x"}, "priority must be interactive or bulk"),
+        ({"input_data": "a", "model": "mlp"}, "input_data must be a list of numbers for the model 'mlp'"),
+        ({"input_data": [1.0], "model": "builtin"}, "input_data must be a string for the model 'builtin'"),
+        ({"input_data": [1.0]}, "input_data must fit [-1, 3]"), ({"input_data": [1e300, 1, 2]}, "must be numbers that"),
+    ],
+)  # fmt: skip  # bodies and faults side by side
+def test_what_is_refused(body: Any, fault: str) -> None:
+    """The text names the field and what it may be."""
+    with pytest.raises(InvalidRequest) as caught:
+        parsed(body)
+    assert fault in caught.value.detail
+    assert len(caught.value.errors) == 1
+
+
+def test_models_that_cannot_be_meant() -> None:
+    """None by that name, none that takes tensors, several that do, or one that takes no row."""
+    with pytest.raises(ModelNotFound, match="this service runs builtin, mlp"):
+        parsed({"input_data": "a", "model": "nowhere"})
+    with pytest.raises(ModelNotFound, match="no model that takes tensors"):
+        parsed({"input_data": [1]}, Catalog(default="builtin", models={"builtin": TEXT}))
+    both = Catalog(default="builtin", models={card.name: card for card in (TEXT, MLP, PAIR)})
+    with pytest.raises(InvalidRequest, match="model must name a model that takes tensors: mlp, pair"):
+        parsed({"input_data": [1]}, both)
+    with pytest.raises(InvalidRequest, match="cannot be a row of numbers for the model 'pair'"):
+        parsed({"input_data": [1], "model": "pair"}, both)
+    many = {f"m{number}": TEXT for number in range(12)}
+    with pytest.raises(ModelNotFound, match="m9 and 2 more"):
+        find(Catalog(default="m0", models=many), "nowhere")
+
+
+class Vector(NamedTuple):
+    """What an embedding model's result has."""
+
+    vector: bytes
+
+
+def test_answers() -> None:
+    """A classification as it is, a graph's values, by name where there are several, or a vector."""
+    request, _ = parsed({"request_id": "r", "input_data": "a"})
+    found = Answer(result=GOOD, node_id="b", cached=True, inference_us=3)
+    assert answer(request, found) == SyncAnswer(
+        request_id="r", output_data=GOOD, node_id="b", cached=True, inference_time_us=3
+    )
+    assert plain(OUTPUTS) == {"y": [1.0, -2.5], "n": [7]}
+    assert plain(type(OUTPUTS)(outputs=OUTPUTS.outputs[:1])) == [1.0, -2.5]
+    vector: Any = Vector(struct.pack("<f", 1.0))
+    assert plain(vector) == [1.0]
