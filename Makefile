@@ -23,9 +23,9 @@ demo: $(READY) ## start the pipeline on free ports, send sample sentences, print
 run: $(READY) ## start the whole pipeline and keep it until Ctrl-C
 	@.venv/bin/inferq up $(ARGS)
 
-test: $(READY_DEV) ## unit, integration and acceptance tests (ARGS="…" goes to pytest)
+test: $(READY_DEV) ## unit, integration and acceptance tests, in two processes (ARGS="…" goes to pytest)
 	@sh scripts/require_rabbitmq.sh
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-browser: $(READY_DEV) ## the web pages in a real browser; pictures of them in build/browser
 	@sh scripts/require_chromium.sh

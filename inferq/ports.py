@@ -3,11 +3,17 @@
 Free ports are looked for outside the kernel's ephemeral range. A port inside that range can be handed to any
 outgoing connection while its server is down, even to a client that is reconnecting to that very server (it
 then connects to itself), and the server could not come back on it.
+
+Between the moment when a port is found free and the one when its server listens, another process may look as
+well. So whoever finds one holds a UDP socket of the same number on loopback, which keeps no TCP server off it,
+and leaves out those that others hold.
 """
 
 import errno
+import os
 import random
 import socket
+from collections import deque
 from collections.abc import Collection
 from pathlib import Path
 
@@ -19,7 +25,12 @@ _HIGHEST_PORT = 65_535
 _DEFAULT_EPHEMERAL = (32_768, 60_999)
 _MIN_CANDIDATES = 1_000
 _MAX_PROBES = 500
+# Far more than the servers of one process that have yet to listen.
+_MAX_HELD = 64
 _EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+# Descriptors of the sockets that hold what was found, the oldest first.
+_held: deque[int] = deque()
 
 
 def port_taken(port: int, host: str = LOOPBACK) -> bool:
@@ -77,7 +88,7 @@ def next_free_port(first: int, host: str = LOOPBACK, *, tries: int = 100, skip: 
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """Return a port that nothing listens on and that no outgoing connection will be given."""
+    """Return a port that nothing listens on and that neither outgoing connections nor others will be given."""
     return free_ports(1, host)[0]
 
 
@@ -88,7 +99,7 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     for port in random.sample(candidates, min(_MAX_PROBES, len(candidates))):
         if len(found) == count:
             break
-        if not port_taken(port, host):
+        if not port_taken(port, host) and _hold(port):
             found.append(port)
     if len(found) < count:
         raise OperatorError(f"no {count} free ports on {host}; stop some of the servers that run here")
@@ -110,6 +121,21 @@ def _candidates(ephemeral: tuple[int, int]) -> list[int]:
     outside = below or [port for port in range(_LOWEST_PORT, _HIGHEST_PORT + 1) if port > last]
     # A machine that hands out nearly every port leaves no choice but to share its range.
     return outside if len(outside) >= _MIN_CANDIDATES else list(range(_LOWEST_PORT, _HIGHEST_PORT + 1))
+
+
+def _hold(port: int) -> bool:
+    """Hold a free port against others who look for one, until many more are held; False when another holds it."""
+    held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        held.bind((LOOPBACK, port))
+    except OSError as error:
+        held.close()
+        # Where that cannot be had at all, a port is as good without it.
+        return error.errno != errno.EADDRINUSE
+    if len(_held) == _MAX_HELD:
+        os.close(_held.popleft())
+    _held.append(held.detach())
+    return True
 
 
 def _bound(port: int, host: str, *, shared: bool = False) -> socket.socket:

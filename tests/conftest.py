@@ -5,17 +5,18 @@ import os
 import secrets
 import signal
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from inferq.errors import OperatorError
 from inferq.rabbitnode import PrivateRabbit, find_rabbitmq_server
 from inferq.valkey import EmbeddedValkey
+from tests.turns import turn
 
-_skipped_for_want_of: set[str] = set()
+_UNTESTED: Final = "a whole broker goes untested: "
 
 # A shell gives what it runs in the background an ignored SIGINT, which programs inherit and `inferq up` heeds. Tests
 # that interrupt one need the default: a signal that is caught here is no longer ignored in what is started from here.
@@ -49,8 +50,7 @@ def rabbitmq_installed() -> None:
     except OperatorError as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error), pytrace=False)
-        _skipped_for_want_of.add(str(error))
-        pytest.skip(str(error))
+        pytest.skip(f"{_UNTESTED}{error}")
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +77,13 @@ def namespace() -> str:
     return f"t{secrets.token_hex(4)}-"
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Take a turn; before the test's time begins to count."""
+    with turn(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
 def run_apart(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine on a loop of its own, leaving the current one of the tests as it is."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
@@ -85,6 +92,10 @@ def run_apart(work: Coroutine[Any, Any, None]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say at the end, where it is read, that a whole broker went untested."""
-    for reason in sorted(_skipped_for_want_of):
+    # What is reported is known here, whichever process skipped it.
+    found = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
+    skipped = [place[2] for place in found if isinstance(place, tuple)]
+    if reasons := {reason.partition(_UNTESTED)[2] for reason in skipped if _UNTESTED in reason}:
         terminalreporter.section("RABBITMQ TESTS WERE SKIPPED", sep="!", red=True, bold=True)
-        terminalreporter.line(reason, red=True)
+        for reason in sorted(reasons):
+            terminalreporter.line(reason, red=True)

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from inferq.cli.leftovers import remove_namespace
+from inferq.settings import load
 from tests.acceptance.running import Up
+from tests.conftest import run_apart
 
 # Fast, with answers that depend on the text alone, and it can be told to fail.
 SIMULATED = "simulated:1,0.2,faults"
@@ -15,7 +18,10 @@ StartPipeline = Callable[..., Up]
 
 
 def settings_for(broker: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    """Return settings that put the queue on a broker: streams, rabbitmq (shared by the tests), or private."""
+    """Return settings that put the queue on a broker: streams, rabbitmq (shared by the tests), or private.
+
+    A private one takes some seconds more; it is for tests in which RabbitMQ itself is started, stopped or killed.
+    """
     if broker == "rabbitmq":
         url: str = request.getfixturevalue("rabbit_url")
         return {"broker_url": url, "namespace": f"t{secrets.token_hex(4)}-"}
@@ -23,6 +29,14 @@ def settings_for(broker: str, request: pytest.FixtureRequest) -> dict[str, str]:
         request.getfixturevalue("rabbitmq_installed")
         return {"broker_url": "rabbitmq"}
     return {}
+
+
+@pytest.fixture(autouse=True)
+def shared_node(request: pytest.FixtureRequest) -> None:
+    """Start the shared RabbitMQ for a test on it before the test's own loop runs, in which that cannot be done."""
+    found = getattr(request.node, "callspec", None)
+    if found is not None and "rabbitmq" in found.params.values():
+        request.getfixturevalue("rabbit_url")
 
 
 @pytest.fixture(scope="session")
@@ -60,14 +74,22 @@ def each_pipeline(request: pytest.FixtureRequest) -> Up:
 def start_pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartPipeline]:
     """Start pipelines of the test's own: ``start_pipeline(broker="private", max_attempts="1")``."""
     started: list[Up] = []
+    shared: list[dict[str, str]] = []
 
     def start(*flags: str, broker: str = "streams", **settings: str) -> Up:
         given = {"model": SIMULATED, **settings_for(broker, request), **settings}
         up = Up(tmp_path / f"pipeline-{len(started)}", given)
         started.append(up)
+        if "namespace" in given:
+            shared.append(given)
         up.start(*flags)
         return up
 
     yield start
     for up in started:
         up.stop()
+    # Queues that were left would cost the shared node, and so the tests to come, memory and time.
+    left: list[str] = []
+    for given in shared:
+        run_apart(remove_namespace(load({}, given)[0], left.append))
+    assert left == []

@@ -21,7 +21,7 @@ from tests.support import eventually
 
 CASES = [
     pytest.param("streams", "builtin", id="streams-builtin"),
-    pytest.param("private", "simulated:5,1", id="rabbitmq-simulated"),
+    pytest.param("rabbitmq", "simulated:5,1", id="rabbitmq-simulated"),
 ]
 # What is accepted between two events.
 STEP: Final = 100

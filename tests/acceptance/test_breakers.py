@@ -37,7 +37,7 @@ async def engine_is(up: Up, state: str) -> dict[str, Any] | None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("fault", ["crash", "raise"])
-@pytest.mark.parametrize("broker", ["streams", "private"])
+@pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
 async def test_a_failing_engine_costs_no_job(
     start_pipeline: StartPipeline, tmp_path: Path, broker: str, fault: str
 ) -> None:

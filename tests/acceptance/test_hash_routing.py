@@ -25,7 +25,7 @@ FINAL: Final = {"done", "failed", "cancelled", "expired"}
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("broker", ["streams", "private"])
+@pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
 async def test_equal_inputs_meet_at_one_batcher(start_pipeline: StartPipeline, broker: str) -> None:
     """Three batchers, ten inputs, 1,500 jobs: ten runs, ten results kept; then one is killed, and one frozen."""
     up = start_pipeline("--batchers", "3", broker=broker, routing="hash", queue_limit="4000")
@@ -80,7 +80,7 @@ async def test_equal_inputs_meet_at_one_batcher(start_pipeline: StartPipeline, b
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("broker", ["streams", "private"])
+@pytest.mark.parametrize("broker", ["streams", "rabbitmq"])
 async def test_a_failing_engines_shards_go_to_the_others(
     start_pipeline: StartPipeline, tmp_path: Path, broker: str
 ) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from inferq.childprocess import process_identity
+from inferq.cli.leftovers import remove_namespace
 from inferq.heartbeats import IngressBeat, living
 from inferq.local import COUNTS, LocalPipeline
 from inferq.ports import LOOPBACK, free_port
@@ -35,24 +36,28 @@ QUEUED: Final = "inferq_jobs_total{queued}"
 
 
 @pytest.fixture
-async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalPipeline]:
-    """A pipeline with two ingresses, on Streams or, as a parameter, on rabbitmq."""
-    broker_url = getattr(request, "param", "")
-    if broker_url:
-        request.getfixturevalue("rabbitmq_installed")
+async def pair(
+    request: pytest.FixtureRequest, tmp_path: Path, namespace: str
+) -> AsyncIterator[LocalPipeline]:
+    """A pipeline with two ingresses, on Streams or, as a parameter, on the shared RabbitMQ."""
+    on_rabbit = getattr(request, "param", "streams") == "rabbitmq"
     settings, _ = load(
         {
             "INFERQ_MODEL": "simulated:2,0.5",
             "INFERQ_INGRESSES": "2",
-            "INFERQ_BROKER_URL": broker_url,
+            "INFERQ_NAMESPACE": namespace,
+            "INFERQ_BROKER_URL": request.getfixturevalue("rabbit_url") if on_rabbit else "",
         }
     )
     pipeline = LocalPipeline(settings, state_dir=tmp_path, ports_auto=True)
     await pipeline.start()
+    left: list[str] = []
     try:
         yield pipeline
     finally:
         await pipeline.stop()
+        await remove_namespace(settings, left.append)
+    assert left == []
 
 
 async def test_from_outside_they_are_one(start_pipeline: StartPipeline) -> None:
@@ -126,9 +131,7 @@ async def test_both_take_jobs_and_a_death_costs_no_count(pair: LocalPipeline) ->
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "pair", [pytest.param("", id="streams"), pytest.param("rabbitmq", id="rabbitmq")], indirect=True
-)
+@pytest.mark.parametrize("pair", ["streams", "rabbitmq"], indirect=True)
 async def test_one_dies_under_load(pair: LocalPipeline) -> None:
     """Only requests under way at the dead one fail, once; the others are served, and every accepted job is done."""
     load_ = JobLoad(url=lambda: pair.urls.api)

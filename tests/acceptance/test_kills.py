@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from inferq.cli.leftovers import remove_namespace
 from inferq.local import LocalPipeline
 from inferq.settings import load
 from tests.acceptance.running import engine_of
@@ -27,15 +28,21 @@ CASES = [
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("broker", "victim"), CASES)
 async def test_nothing_accepted_is_lost(
-    broker: str, victim: str, tmp_path: Path, request: pytest.FixtureRequest
+    broker: str, victim: str, tmp_path: Path, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     """Of 2,000 jobs under load, each that got a 202 is done, with one answer, after a SIGKILL of one process."""
-    if broker == "rabbitmq":
+    broker_url = ""
+    if victim == "rabbitmq":
+        # A node of the pipeline's own, since other tests need theirs.
         request.getfixturevalue("rabbitmq_installed")
+        broker_url = "rabbitmq"
+    elif broker == "rabbitmq":
+        broker_url = request.getfixturevalue("rabbit_url")
     settings, _ = load(
         {
             "INFERQ_MODEL": "simulated:2,0.5",
-            "INFERQ_BROKER_URL": "rabbitmq" if broker == "rabbitmq" else "",
+            "INFERQ_BROKER_URL": broker_url,
+            "INFERQ_NAMESPACE": namespace,
             "INFERQ_BATCHERS": "2",
         }
     )
@@ -70,6 +77,8 @@ async def test_nothing_accepted_is_lost(
         assert not differing
     finally:
         await pipeline.stop()
+        await remove_namespace(settings, told.append)
+    assert not [line for line in told if "could not remove" in line]
 
 
 def _pid(pipeline: LocalPipeline, victim: str) -> int:

@@ -96,6 +96,7 @@ async def test_a_job_id_that_is_taken_is_refused_alone(either: Deployment) -> No
     assert await broker.depth() == 3
 
 
+@pytest.mark.alone
 async def test_without_the_server_all_are_refused(either: Deployment) -> None:
     """Each of them by itself, in time; no record stays queued."""
     async with proxied(either.broker_url if either.on_rabbit else either.redis_url) as (proxy, url):

@@ -15,6 +15,9 @@ from tests.rabbitalarm import memory_alarm
 from tests.serving import ready, serving
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 # A submit is answered within two seconds, whatever is away.
 ANSWER_S = 2.0
 

@@ -17,6 +17,9 @@ from tests.deployment import Deployment, Inbox, delete_queues
 from tests.proxy import proxied
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 # A submit is answered within two seconds, whatever is away.
 ANSWER_S = 2.0
 

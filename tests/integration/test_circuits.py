@@ -12,6 +12,9 @@ from tests.proxy import proxied
 from tests.serving import ready, serving
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 NO_JOB: Final = "/v1/jobs/" + "0" * 32
 # Longer than a refusal takes on a busy machine, and shorter than any deadline of a step.
 AT_ONCE_S: Final = 0.4

@@ -131,6 +131,7 @@ def gates(monkeypatch: pytest.MonkeyPatch) -> list[Gate]:
     return made
 
 
+@pytest.mark.alone
 async def test_beyond_what_is_under_way_the_answer_comes_at_once(
     streams: Deployment, gates: list[Gate]
 ) -> None:

@@ -285,6 +285,7 @@ async def test_a_client_without_room_for_a_few_bytes_is_cut_off(
         assert await served.counts('inferq_http_refused_total{reason="unread"}') == 0
 
 
+@pytest.mark.alone
 async def test_a_stopping_process_ends_streams_whose_clients_come_back(
     streams: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +307,7 @@ async def test_a_stopping_process_ends_streams_whose_clients_come_back(
         assert told(await whole(served.client, origin, **{"Last-Event-ID": "1"})) == [("snapshot", 2)]
 
 
+@pytest.mark.alone
 async def test_a_stopping_process_does_not_wait_for_who_does_not_read(
     streams: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

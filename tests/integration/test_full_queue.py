@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 import httpx
+import pytest
 
 from inferq.broker.base import Consumer
 from inferq.messages import Delivery
@@ -11,6 +12,9 @@ from loadgen.barrage import Barrage
 from tests.deployment import Deployment, Inbox
 from tests.serving import ready, serving
 from tests.support import eventually
+
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
 
 LIMIT = 200
 PREFETCH = 64

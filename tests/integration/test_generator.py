@@ -289,6 +289,7 @@ async def test_the_generator_ends_with_whoever_started_it() -> None:
         await eventually(lambda: not psutil.pid_exists(pid), what="the end of the process")
 
 
+@pytest.mark.alone
 async def test_an_open_loop_shows_a_stall_that_a_closed_one_hides() -> None:
     """A server stands still a tenth of the time: of an open loop's p99 that is most, of a closed loop's nothing."""
     stall_s, every_s = 0.4, 4.0

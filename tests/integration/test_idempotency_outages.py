@@ -29,6 +29,9 @@ from tests.deployment import Deployment
 from tests.proxy import Proxy, proxied
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 # A request that Redis leaves alone is answered within this, the work itself aside.
 BOUND_S: Final = 2.0
 

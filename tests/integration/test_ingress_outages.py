@@ -13,6 +13,9 @@ from tests.proxy import proxied
 from tests.serving import ready, serving
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 
 async def unavailable(client: httpx.AsyncClient, inputs: int = 0) -> None:
     """Submit, alone or so many in a batch, and check that the refusal comes in time and says when to come back."""

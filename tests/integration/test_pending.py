@@ -14,6 +14,9 @@ from tests.deployment import Deployment, Inbox
 from tests.proxy import Proxy, proxied
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 PENDING = 500
 # A submit is answered within two seconds, whatever is away.
 ANSWER_S = 2.0

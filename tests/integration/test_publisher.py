@@ -21,6 +21,9 @@ from tests.proxy import proxied
 from tests.rabbitalarm import memory_alarm
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 # Long enough that a refusal before it is not one for want of a confirm.
 LONG_S = 60.0
 # What the broker's default exchange is called.

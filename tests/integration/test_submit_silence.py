@@ -13,6 +13,9 @@ from inferq.cli.submit import explain_silence
 from tests.fakeingress import fake_ingress
 from tests.support import eventually
 
+# How soon they answer is what they are about.
+pytestmark = pytest.mark.alone
+
 LINE = "inferq: no batcher is running, so the jobs wait: see `inferq doctor`\n"
 
 

@@ -91,6 +91,7 @@ async def test_a_look_waits_for_the_end(served: Following, streams: Deployment, 
     assert await served.counts("inferq_waiting") == 0
 
 
+@pytest.mark.alone
 async def test_a_look_that_waits_in_vain_shows_the_record_as_it_then_is(
     served: Following, streams: Deployment
 ) -> None:
@@ -237,6 +238,7 @@ async def test_quotas_are_told_with_the_record(streams: Deployment, monkeypatch:
         assert '"jobs";q=100' in response.headers["ratelimit-policy"]
 
 
+@pytest.mark.alone
 async def test_a_job_that_is_answered_from_the_cache_is_shown_at_once(
     streams: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +312,7 @@ async def test_beyond_the_bound_nobody_waits(streams: Deployment, monkeypatch: p
         assert first.result().json()["status"] == "cancelled"
 
 
+@pytest.mark.alone
 async def test_a_stopping_process_answers_who_waits(
     streams: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,7 @@ async def test_short_answers_keep_their_connection(streams: Deployment) -> None:
     assert receiver.connections == 1
 
 
+@pytest.mark.alone
 async def test_a_silent_receiver_slows_nobody_else(streams: Deployment) -> None:
     """With two thousand that wait for a host that never answers, others are told within a second, all the while."""
     async with receiving(lambda got: SILENT, host="127.0.0.2") as dead, receiving() as alive:
@@ -285,6 +286,7 @@ async def test_stopping_lets_a_try_come_to_its_end(streams: Deployment) -> None:
     assert len(receiver.got) == 1
 
 
+@pytest.mark.alone
 async def test_an_owner_with_a_host_for_each_job_slows_nobody_else(streams: Deployment) -> None:
     """Nine hundred names that never answer, all of one key: another's webhooks are told at once."""
     names = "".join(f",h{number}.example" for number in range(900))
@@ -302,6 +304,7 @@ async def test_an_owner_with_a_host_for_each_job_slows_nobody_else(streams: Depl
                 assert time.monotonic() - begun_s < 1.0
 
 
+@pytest.mark.alone
 async def test_after_its_day_it_is_given_up_and_a_person_may_ask_for_another(streams: Deployment) -> None:
     """A retry makes it due at once, with a whole day and the first wait again."""
     outbox = Outbox(streams.redis, streams.names)

@@ -104,6 +104,7 @@ async def test_a_peer_that_answers_otherwise_than_the_model_is_not_measured(orde
         await peer_arm(plain("wrong"), await task_of(order, {0.3: 30.0}), python=PYTHON)
 
 
+@pytest.mark.alone
 async def test_ours_is_measured_to_the_pushed_frame_and_at_saturation(order: Order) -> None:
     """At a level every job is pushed; a model that takes 100 ms for 16 does 160 a second for 128 that wait."""
     task = replace(await task_of(order, {0.3: 30.0}), model="simulated:20,5", texts=(), known=())

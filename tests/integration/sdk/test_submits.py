@@ -74,6 +74,7 @@ async def test_each_submit_has_a_key_of_its_own(api: FakeApi) -> None:
     assert {call.headers["authorization"] for call in api.calls} == {"Bearer alice-0123456789"}
 
 
+@pytest.mark.alone
 async def test_retry_after_is_respected(api: FakeApi) -> None:
     """The next try does not come before it."""
     in_turn(api, problem(503, "queue_full", retry_after=1))

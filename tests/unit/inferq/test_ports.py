@@ -1,10 +1,14 @@
 """Finding and checking TCP ports."""
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from subprocess import PIPE
 
 import pytest
 
+from inferq import ports
 from inferq.errors import OperatorError
 from inferq.ports import (
     LOOPBACK,
@@ -65,6 +69,39 @@ def test_free_ports_differ_and_lie_outside_the_ephemeral_range() -> None:
     assert len(set(ports)) == 20
     if len(_candidates((first, last))) < 65_536 - 15_000:
         assert not [port for port in ports if first <= port <= last]
+
+
+def test_a_port_that_another_process_has_just_found_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that look at the same moment are not given the same, although nothing listens yet; later a server may."""
+    look = "from inferq.ports import free_port; print(free_port(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", look], stdin=PIPE, stdout=PIPE, text=True) as other:
+        assert other.stdout is not None
+        found = int(other.stdout.readline())
+        spare = free_port()
+        monkeypatch.setattr(ports, "_candidates", lambda ephemeral: [found])
+        with pytest.raises(OperatorError, match="no 1 free ports"):
+            free_port()
+        with socket.create_server((LOOPBACK, found)):
+            assert port_taken(found)
+        other.communicate("")
+    assert free_port() == found
+    assert spare != found
+
+
+def test_what_is_held_is_bounded() -> None:
+    """Of very many ports that were found the oldest can be found again."""
+    first = free_port()
+    assert not ports._hold(first)
+    for _ in range(ports._MAX_HELD):
+        free_port()
+    assert len(ports._held) == ports._MAX_HELD
+    assert ports._hold(first)
+
+
+def test_without_a_way_to_hold_it_a_port_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another address than loopback's cannot be had here, as in a sandbox."""
+    monkeypatch.setattr(ports, "LOOPBACK", "192.0.2.1")
+    assert not port_taken(free_port(host="127.0.0.1"))
 
 
 @pytest.mark.parametrize(
