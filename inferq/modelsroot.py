@@ -87,7 +87,7 @@ def _default_card(settings: Settings) -> ModelCard:
         return card_of(check(path, name=spec.name), spec=settings.model)
     # Of one that is elsewhere only its batcher knows.
     if spec.kind is ModelKind.SIMULATED:
-        return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, answers=Kind.SINGLE)
+        return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, kind=Kind.SINGLE)
     return ModelCard(name=spec.name, spec=settings.model, task=Task.TEXT, pairs=None)
 
 

@@ -3,11 +3,12 @@
 import re
 import secrets
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.browsing import answered, frozen, live, opened, picture, records, send, violations
 from tests.browser.conftest import StartUp
@@ -37,6 +38,11 @@ def embedding(folder: Path) -> Path:
     return make_encoder(folder, modules=("Transformer", "Pooling", "Normalize"))
 
 
+def _all_accepted(page: Page) -> bool:
+    lines = records(page)
+    return bool(lines) and all(line["job_id"] for line in lines)
+
+
 @pytest.mark.parametrize(
     ("make", "label", "figure", "brief"),
     [
@@ -55,7 +61,7 @@ def test_an_answer_is_told_in_words(
             live(page)
             with frozen(up.pid("batcher-1")):
                 send(page, "a b c", "b")
-                wait_until(lambda page=page: all(line["job_id"] for line in records(page)) and records(page))
+                wait_until(partial(_all_accepted, page))
                 # Whatever moves after a reload is the page's own doing.
                 page.reload()
                 live(page)

@@ -54,7 +54,7 @@ def test_the_default_model_may_take_tensors(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "mlp", MODELS["mlp"][0]())
     found = read_catalog(settings(model=str(folder)))
     assert found.default_tensor is found.models["mlp"]
-    assert found.models["mlp"].answers is None
+    assert found.models["mlp"].kind is None
     elsewhere = read_catalog(settings(model=str(tmp_path / "gone" / "mlp")))
     assert elsewhere.models["mlp"].task is Task.TEXT
 
@@ -142,7 +142,7 @@ def test_what_a_text_model_answers_and_takes(tmp_path: Path) -> None:
     }
     assert all(card.takes_text for card in found.values())
     simulated = read_catalog(settings(model="simulated:1,1")).models["simulated"]
-    assert (simulated.pairs, simulated.answers) == (False, Kind.SINGLE)
+    assert (simulated.pairs, simulated.kind) == (False, Kind.SINGLE)
     make_encoder(tmp_path / "plain")
     with pytest.raises(OperatorError, match=r"say in inferq\.json"):
         read_catalog(settings(models=str(tmp_path)))
@@ -153,7 +153,7 @@ def test_a_model_of_the_hub_is_known_once_it_is_here(tmp_path: Path, spec: str) 
     """Where it has been downloaded its folder is read; before that only its batcher can say."""
     given = settings(model=spec, cache_dir=str(tmp_path))
     (unknown,) = read_catalog(given).models.values()
-    assert (unknown.task, unknown.pairs, unknown.answers) == (Task.TEXT, None, None)
+    assert (unknown.task, unknown.pairs, unknown.kind) == (Task.TEXT, None, None)
     cache = HubCache(root=models_dir(tmp_path), repo="owner/minilm")
     make_encoder(cache.folder("a" * 40), modules=("Transformer", "Pooling"))
     for revision in ("main", "v1"):

@@ -198,7 +198,7 @@ async def test_what_is_not_there_is_not_found() -> None:
 @pytest.mark.parametrize("kind", [*Kind, None])
 async def test_the_chat_is_told_what_a_text_is_answered_with(kind: Kind | None) -> None:
     """Each kind by its name; nothing where only a batcher can know."""
-    card = ModelCard(name="m", spec="m", task=Task.TEXT, answers=kind)
+    card = ModelCard(name="m", spec="m", task=Task.TEXT, kind=kind)
     async with calling(model=card) as client:
         page = (await client.get("/")).text
     assert f'<meta name="inferq-answers" content="{kind or ""}">' in page
