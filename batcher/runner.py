@@ -129,7 +129,8 @@ class Runner:
             finally:
                 self._circuit.left()
         except (BatchRaised, EngineLost) as error:
-            failure = error
+            # A traceback knows this frame, and would keep the batch's jobs until the collector comes.
+            failure = error.with_traceback(None)
             assert ticket is not None, "it was run"
             # Short of memory beside others it has not had the engine for itself yet.
             alone = turn.rows == 1 and (turn.every_lane or not isinstance(error, OutOfMemory))

@@ -135,17 +135,17 @@ class Submits:
         if any(not isinstance(one, HttpError) and wants_webhook(one, caller.webhook) for one in requests):
             await self._webhooks.look(caller)
         for index, request in enumerate(requests):
+            if isinstance(request, HttpError):
+                # What a request alone says was put in its place when it was decoded.
+                outcomes[index] = request
+                continue
             try:
-                if isinstance(request, HttpError):
-                    raise request
-                job = self._job(request, caller, seed, seed.job_id(index), cached=cached)
+                jobs[index] = self._job(request, caller, seed, seed.job_id(index), cached=cached)
             except InvalidRequest as error:
-                # What the request alone does not say; what it does, was put in its place when it was decoded.
-                outcomes[index] = error if error is request else within(index, error)
+                outcomes[index] = within(index, error)
             except HttpError as error:
-                outcomes[index] = error
-            else:
-                jobs[index] = job
+                # A traceback knows this frame, and would keep all of the batch until the collector comes.
+                outcomes[index] = error.with_traceback(None)
         if not jobs:
             return [outcomes[index] for index in range(len(requests))], NO_QUOTA
         ids = [job.job_id for job in jobs.values()]

@@ -37,7 +37,15 @@ async def test_only_plain_json_is_taken(
     await accepted(client)
 
 
-@pytest.mark.parametrize("body", [b'{"text": 7}', b'{"text": "a", "model": "nowhere"}', b'{"inputs": []}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"text": 7}',
+        b'{"text": "a", "model": "nowhere"}',
+        b'{"inputs": []}',
+        b'{"inputs": [{"text": "a", "model": "nowhere"}, 7]}',
+    ],
+)
 @pytest.mark.parametrize("path", ["/v1/infer", "/v1/infer/batch"])
 async def test_a_refused_body_is_let_go(client: httpx.AsyncClient, path: str, body: bytes) -> None:
     """What is refused is free at once, and does not lie about with all that was read until the collector comes."""

@@ -1,5 +1,6 @@
 """One bad job costs its neighbours a further run at most: it is found by halves, and charged alone."""
 
+import gc
 import os
 import signal
 from math import log2
@@ -7,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from batcher.engine_link import BatchRaised, EngineLost
 from inferq.jobs import ErrorCode, JobRecord, Status
 from inferq.steps import give_back, start
 from tests.batcherrig import MakeRig, Rig, on_streams
@@ -55,6 +57,29 @@ async def test_one_poison_among_64_is_found_by_halves(make_rig: MakeRig, fault: 
     assert restarts == wanted
     assert await rig.broker.dead_count() == (0 if fault == "raise" else 1)
     assert await rig.nothing_left()
+
+
+@on_streams
+@pytest.mark.parametrize("fault", ["raise", "crash"])
+async def test_a_batch_that_failed_is_let_go(make_rig: MakeRig, fault: str) -> None:
+    """Its jobs, which may be large, do not lie about until the collector comes."""
+
+    def failures() -> int:
+        return sum(isinstance(one, BatchRaised | EngineLost) for one in gc.get_objects())
+
+    rig = await make_rig(max_attempts="1")
+    async with rig.batcher() as one:
+        await rig.ended(await rig.submit_all(["before"]))
+        await one.idle()
+        gc.collect()
+        before = failures()
+        gc.disable()
+        try:
+            await rig.ended(await rig.submit_all(["beside", f"poison [[{fault}]]"]))
+            await one.idle()
+            assert failures() == before
+        finally:
+            gc.enable()
 
 
 async def test_a_crashing_job_is_dead_lettered_with_its_history(make_rig: MakeRig) -> None:

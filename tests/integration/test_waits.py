@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import tracemalloc
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from inferq.cachekey import cache_key
 from inferq.jobs import ErrorCode, Result
 from inferq.steps import Origin, Step, cancel, fail, start
 from ingress import waits as waits_module
-from tests.answers import GOOD, bearer, problem
+from tests.answers import GOOD, JSON, bearer, problem
 from tests.deployment import Deployment, finished
 from tests.ender import ending
 from tests.following import Following, created, following
@@ -192,6 +193,30 @@ async def test_a_submit_that_waits_in_vain_is_answered_as_ever(
     answer = pending(await submit(served, "wait=1"), "wait=1")
     assert await streams.status(answer["job_id"]) == "queued"
     await served.watching(0)
+
+
+async def test_who_waits_holds_nothing_of_what_was_sent(served: Following, streams: Deployment) -> None:
+    """A body is free once its job is accepted, however long its sender waits for the end."""
+    waits, body = 16, b'{"text": "a"' + b" " * 60_000 + b"}"
+
+    def submitted() -> asyncio.Task[httpx.Response]:
+        return asyncio.create_task(
+            served.client.post("/v1/infer", content=body, headers={**JSON, "Prefer": "wait=60"})
+        )
+
+    tasks = [submitted()]
+    await served.watching(1)
+    tracemalloc.start()
+    try:
+        tasks += [submitted() for _ in range(waits)]
+        await served.watching(1 + waits)
+        # What both ends of the connections take is two thirds of that.
+        assert tracemalloc.get_traced_memory()[0] < waits * len(body)
+    finally:
+        tracemalloc.stop()
+    await ending(streams)
+    for task in tasks:
+        final(await task, "wait=60")
 
 
 async def test_a_refused_submit_waits_for_nothing(served: Following) -> None:
