@@ -6,6 +6,7 @@ the backend sees to it that nothing more is computed for him.
 
 import asyncio
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -117,6 +118,9 @@ class SyncRoutes:
                 response = await work(request)
             except HttpError as error:
                 response = form.refusal(error)
+                # The frames of its traceback hold the task that holds it, and with it all that was sent: let them go
+                # now, and not when the collector comes.
+                traceback.clear_frames(error.__traceback__)
             except bodies.Disconnected:
                 # Nobody reads it.
                 response = Response(status_code=499)
@@ -135,6 +139,7 @@ class SyncRoutes:
             asked, call = simple.parse(
                 body, self._backend.catalog, max_bytes=self._max_input_bytes, cached=_cached(request)
             )
+        del body  # Its bytes are not counted any more, so nobody who waits is to hold them.
         (found,) = await self._run(call, caller, request.receive)
         return _json(answers.encode(simple.answer(asked, found)))
 
@@ -142,6 +147,7 @@ class SyncRoutes:
         caller = self._caller(request)
         async with self._body(request) as body:
             asked, call = embeddings.parse(body, self._backend.catalog, cached=_cached(request))
+        del body  # Its bytes are not counted any more, so nobody who waits is to hold them.
         found = await self._run(call, caller, request.receive)
         return _json(answers.encode(embeddings.answer(asked, call, [one.result for one in found])))
 
@@ -153,6 +159,7 @@ class SyncRoutes:
             call, wanted = requests.parse(
                 body, length, card, max_bytes=self._max_input_bytes, cached=_cached(request)
             )
+        del body  # Its bytes are not counted any more, so nobody who waits is to hold them.
         found = await self._run(call, caller, request.receive)
         content, json_length = answers.write([one.result for one in found], card, wanted)
         if json_length is None:
