@@ -31,10 +31,11 @@ export class Composer {
     this.box.focus();
   }
 
-  /** Take nothing at all, and say why, and with `hint` what there is instead. */
-  close(why, ...hint) {
+  /** Take nothing at all, and say with `hint` what there is instead. */
+  close(...hint) {
     this.box.disabled = true;
-    this.box.placeholder = why;
+    // As short as the one that it replaces: the box is as high as its placeholder, and nothing is to move.
+    this.box.placeholder = "Takes no text";
     at("composer-hint").replaceChildren(...hint);
   }
 

@@ -3,12 +3,10 @@
 import { at, el, put } from "./dom.js";
 import * as place from "./place.js";
 
-const WHY = "The model here takes tensors, not lines of text";
-
 /** Say so instead of sending lines that would be refused one by one, and say what sends tensors. */
 export function show_refusal(composer) {
   const api = () => el("a", { href: "docs" }, "the API");
-  put(at("empty-title"), WHY);
+  put(at("empty-title"), "The model here takes tensors, not lines of text");
   at("empty-text").replaceChildren(
     "This page sends text, so it has nothing to send to the default model of this deployment.",
     ...(place.inputs ? [" That takes ", el("code", {}, place.inputs), ", where −1 is any length."] : []),
@@ -24,7 +22,7 @@ export function show_refusal(composer) {
     el("a", { href: "ops" }, "Operations"),
     ".",
   );
-  composer.close(WHY, "Tensors are sent by ", api(), ".");
+  composer.close("Tensors are sent by ", api(), ".");
   at("skip").href = "#scroll";
   put(at("skip"), "Skip to the conversation");
 }
