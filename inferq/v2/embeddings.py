@@ -26,6 +26,8 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
     input: _Text | Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=MAX_TEXTS)]
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)]
     encoding_format: Literal["float", "base64"] = "float"
+    # Refused, not passed over: whoever asks for shorter vectors would take longer ones for them.
+    dimensions: None = None
 
 
 class EmbeddingItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,7 @@ ALLOWED: Final = {
     "input": f"must be a string of 1 to {MAX_TEXT} characters, or a list of 1 to {MAX_TEXTS} of them",
     "model": "must be the name of an embedding model",
     "encoding_format": "must be float or base64",
+    "dimensions": "must be left out: a vector has as many as its model gives",
 }
 _decoder = msgspec.json.Decoder(EmbeddingRequest)
 

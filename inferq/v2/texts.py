@@ -68,9 +68,15 @@ def read_bytes(raw: bytes, shape: Sequence[int]) -> tuple[str, ...]:
     Raises:
         TensorError: a length leads past the end, a text is no UTF-8, or there are more or fewer than the shape says.
     """
+    count = rows_of(shape)
     found: list[str] = []
     at = 0
     while at < len(raw):
+        if len(found) == count:
+            # Not counted to the end: millions of empty texts would hold up everybody else.
+            raise TensorError(
+                f"must be {count} strings for shape {list(shape)}, and there are more", field="data"
+            )
         if at + _LENGTH.size > len(raw):
             raise TensorError("ends within a length", field="data")
         (length,) = _LENGTH.unpack_from(raw, at)

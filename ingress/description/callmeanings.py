@@ -25,6 +25,7 @@ CALL_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "input": "A text, or several. White space alone is refused.",
         "model": "The embedding model.",
         "encoding_format": "How vectors are written: as numbers, or their bytes as FP32 in base64.",
+        "dimensions": "Left out, or null: a vector has as many as its model gives.",
     },
     "EmbeddingAnswer": {
         "object": "Says that it is a list.",

@@ -25,7 +25,7 @@ def parsed(body: Any) -> Any:
 @pytest.mark.parametrize(("given", "texts"), [("a", ("a",)), (["a", "b"], ("a", "b"))])
 def test_one_text_or_several(given: Any, texts: tuple[str, ...]) -> None:
     """What other clients send besides says nothing."""
-    request, call = parsed({"input": given, "model": "e5", "user": "u", "dimensions": 3})
+    request, call = parsed({"input": given, "model": "e5", "user": "u", "dimensions": None})
     assert (call.texts, call.card, request.encoding_format) == (texts, E5, "float")
     assert output_names(call.card) == ("embedding",)
 
@@ -38,6 +38,7 @@ def test_one_text_or_several(given: Any, texts: tuple[str, ...]) -> None:
         ({"input": [1, 2], "model": "e5"}, "input must be a string of 1 to 2000"),
         ({"input": " ", "model": "e5"}, "white"),
         ({"input": "a", "model": "e5", "encoding_format": "int8"}, "encoding_format must be float or base64"),
+        ({"input": "a", "model": "e5", "dimensions": 256}, "dimensions must be left out"),
         ({"input": "a", "model": "builtin"}, "model must be the name of an embedding model, and 'builtin' is none"),
     ],
 )  # fmt: skip  # bodies and faults side by side
