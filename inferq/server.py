@@ -9,11 +9,13 @@ from typing import Any, Final
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from inferq import problems
 from inferq.errors import OperatorError
 from inferq.httpcrowd import Guard
 from inferq.httpdeadlines import Sweep, guarded
@@ -146,7 +148,13 @@ def probe_app(
     beside: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """Make an application that answers the probes, and what is ``beside`` them."""
-    return Starlette(routes=[*probe_routes(metrics, checks, about, stuck), *beside])
+    app = Starlette(
+        routes=[*probe_routes(metrics, checks, about, stuck), *beside],
+        exception_handlers={HTTPException: problems.http("docs/operating.md lists what there is")},
+    )
+    # A path with a slash too many is another path.
+    app.router.redirect_slashes = False
+    return app
 
 
 async def readiness(checks: Checks, about: About = dict) -> tuple[int, bytes]:

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 from starlette.types import Send
 
+from inferq import problems
 from inferq.errors import HttpError
-from ingress import problems
 
 Header = tuple[bytes, bytes]
 

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from inferq import problems
 from inferq.errors import Forbidden, HttpError
 from inferq.keyring import KeyRing, the_one
 from inferq.server import About, Checks, probe_routes
 from inferq.telemetry import Metrics
 from inferq.v2.routes import SyncRoutes
 from inferq.visitors import Visitors
-from ingress import problems
 from ingress.description.serving import Descriptions
 from ingress.events import Events
 from ingress.infer import BATCH_PATH, INFER_PATH, SubmitEndpoint
@@ -83,8 +83,8 @@ def make_app(
     others = Starlette(
         routes=[*make_routes(parts, metrics, checks, about), *pages],
         exception_handlers={
-            HttpError: _problem,
-            HTTPException: _http,
+            HttpError: problems.handled,
+            HTTPException: problems.http("/docs lists what there is"),
             Exception: _internal,
         },
     )
@@ -104,28 +104,6 @@ def make_app(
             await others(scope, receive, send)
 
     return app
-
-
-async def _problem(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpError)
-    return problems.response(error)
-
-
-async def _http(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        response = problems.plain(
-            405, "method_not_allowed", "Method not allowed", "this path takes other methods"
-        )
-        # The router joins a set, whose order is by chance.
-        response.headers["allow"] = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
-        return response
-    return problems.plain(
-        error.status_code,
-        "not_found",
-        "No such path",
-        "there is nothing at this path; /docs lists what there is",
-    )
 
 
 async def _internal(_: Request, error: Exception) -> Response:

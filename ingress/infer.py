@@ -10,7 +10,7 @@ import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from inferq import bodies
+from inferq import bodies, problems
 from inferq.apikeys import Caller
 from inferq.broker import TakenBack
 from inferq.errors import HttpError, InferqError, Unavailable, UnsupportedMediaType
@@ -19,7 +19,6 @@ from inferq.jobs import Birth
 from inferq.keyring import KeyRing, the_one
 from inferq.telemetry import Metrics
 from inferq.tensors.binary import HEADER
-from ingress import problems
 from ingress.answers import (
     REPLAYED,
     Accepted,

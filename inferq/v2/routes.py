@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive
 
-from inferq import bodies, problemdoc
+from inferq import bodies, problemdoc, problems
 from inferq.apikeys import Caller
 from inferq.background import end
 from inferq.cachecontrol import wants_cached
@@ -251,18 +251,7 @@ class _Body:
 
 _INTERNAL: Final = {
     "v2": answers.encode(answers.CallFault(error="the fault is ours; it is in the log")),
-    **dict.fromkeys(
-        ("infer", "embeddings"),
-        answers.encode(
-            problemdoc.Problem(
-                type=problemdoc.TYPE,
-                title="Internal error",
-                status=500,
-                code="internal_error",
-                detail="the fault is ours; it is in the log",
-            )
-        ),
-    ),
+    **dict.fromkeys(("infer", "embeddings"), bytes(problems.internal().body)),
 }
 
 

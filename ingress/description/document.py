@@ -6,13 +6,13 @@ from itertools import groupby
 from typing import Any, Final
 
 from inferq.errors import Forbidden, HttpError
+from inferq.problems import MEDIA_TYPE, Problem
 from ingress.description.examples import ERRORS, EXAMPLES
 from ingress.description.operation import Answer, Operation
 from ingress.description.operations import OPERATIONS, TAGS
 from ingress.description.parts import BEARER, HEADER_FIELDS, PARAMETERS
 from ingress.description.schemas import REF, schemas
 from ingress.description.webhooks import webhooks
-from ingress.problems import MEDIA_TYPE, Problem
 
 _TEXT: Final = """\
 Submit a text, get a 202 in milliseconds, and have the result pushed or poll for it. A job that was accepted ends in \

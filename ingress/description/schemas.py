@@ -12,6 +12,7 @@ import msgspec
 
 from inferq.breaker import State
 from inferq.jobs import BIRTHS, JobRecord, Result
+from inferq.problems import Problem
 from inferq.results import LabelsResult, ValuesResult
 from inferq.v2 import answers, embeddings, requests, simple
 from inferq.webhooks.url import MAX_URL
@@ -26,7 +27,6 @@ from ingress.description.frames import (
     StreamedEvent,
 )
 from ingress.description.meanings import FIELDS
-from ingress.problems import Problem
 from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
 from ingress.statistics import Statistics
 

@@ -131,6 +131,15 @@ async def test_refusals_have_the_form_of_their_protocol(client: httpx.AsyncClien
     assert (await client.get("/v2/health/live")).json() == {"live": True}
 
 
+async def test_paths_and_methods_that_are_not_there(client: httpx.AsyncClient) -> None:
+    """A slash too many is another path, and a wrong method is told the right one."""
+    for path in ("/nowhere", f"{V2_CALL}/", "/infer/"):
+        problem(await client.post(path, json={}), 404, "not_found")
+    refusal = await client.get("/infer")
+    problem(refusal, 405, "method_not_allowed")
+    assert refusal.headers["allow"] == "POST"
+
+
 async def test_a_call_that_is_not_answered_in_time_is_cancelled(streams: Deployment) -> None:
     """504 says so, with Retry-After; nothing is left of the jobs of the call."""
     async with serving(streams, **SIMULATED) as client:

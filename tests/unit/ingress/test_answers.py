@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from inferq import problems
 from inferq.errors import FieldError, InvalidRequest, QueueFull
-from ingress import problems
 from ingress.answers import (
     REPLAYED,
     Accepted,

@@ -56,7 +56,7 @@ def test_texts_as_bytes(values: tuple[str, ...]) -> None:
     ("raw", "fault"),
     [
         (b"\1\0\0", "within a length"), (b"\2\0\0\0a", "past its end"), (b"\1\0\0\0\xff", "UTF-8"),
-        (b"\1\0\0\0a\0\0\0\0", "must be 1 strings"), (b"", "must be 1 strings"),
+        (b"\1\0\0\0a\0\0\0\0", "must be 1 strings for shape .1., and there are more"), (b"", "must be 1 strings"),
     ],
 )  # fmt: skip  # values side by side
 def test_other_bytes_are_refused(raw: bytes, fault: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import schemathesis
 
-from inferq import errors
+from inferq import errors, problems
 from inferq.errors import HttpError
 from inferq.heartbeats import BatchTotals, CacheTotals
 from inferq.jobs import FINAL, JobRecord
@@ -23,7 +23,7 @@ from inferq.telemetry import Metrics
 from inferq.v2 import embeddings, simple
 from inferq.v2 import requests as calls
 from inferq.v2.routes import SyncRoutes
-from ingress import problems, requests
+from ingress import requests
 from ingress.answers import Accepted, AcceptedItem, BatchAnswer, BatchRefused, RefusedItem
 from ingress.app import Parts, make_routes
 from ingress.description.document import document

@@ -20,7 +20,7 @@ from inferq.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from ingress.problems import MEDIA_TYPE, Fault, internal, of, plain, problem, response
+from inferq.problems import MEDIA_TYPE, Fault, internal, of, plain, problem, response
 
 
 @pytest.mark.parametrize(
