@@ -6,17 +6,19 @@ is what another queue's name ends with is refused: two models would share a queu
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from inferq.errors import OperatorError
+from inferq.errors import ModelNotFound, OperatorError
 from inferq.head import Kind
 from inferq.tensors.signature import Signature
 
 # Each has two queues, and under one supervisor a batcher.
 MOST_MODELS: Final = 64
+# Of so many a refusal says the names.
+_NAMED: Final = 10
 _RESERVED: Final = frozenset({"bulk", "dead", "dropped"})
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 
@@ -69,6 +71,22 @@ class Catalog:
         found = self.tensor_models
         own = next((card for card in found if card.name == self.default), None)
         return own or (found[0] if len(found) == 1 else None)
+
+
+def find(catalog: Catalog, name: str) -> ModelCard:
+    """Return the model of a name; raises `ModelNotFound`, whose text says which there are."""
+    card = catalog.models.get(name)
+    if card is None:
+        if len(catalog.models) == 1:
+            raise ModelNotFound(f"this service runs the model {catalog.default!r} alone")
+        raise ModelNotFound(f"this service runs the models {listed(list(catalog.models))}")
+    return card
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names in one line, the first ten of many."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def check_names(names: Iterable[str], *, root: str) -> list[str]:

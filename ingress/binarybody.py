@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import msgspec
 
 from inferq.errors import FieldError, InvalidRequest
+from inferq.limits import MAX_TENSORS
 from inferq.tensors.binary import HEADER, pieces, split
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import MAX_NAME, MAX_RANK, TensorError
 from ingress.bodyfaults import invalid, refused
-from ingress.requests import ALLOWED, MAX_TENSORS, BinaryTensor, InferRequest, InputTensor, checked
+from ingress.requests import ALLOWED, BinaryTensor, InferRequest, InputTensor, checked
 
 
 class _Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

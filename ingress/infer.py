@@ -17,6 +17,7 @@ from inferq.errors import HttpError, InferqError, Unavailable, UnsupportedMediaT
 from inferq.gate import Gate
 from inferq.jobs import Birth
 from inferq.keyring import KeyRing, the_one
+from inferq.mediatype import check_headers
 from inferq.telemetry import Metrics
 from inferq.tensors.binary import HEADER
 from ingress.answers import (
@@ -38,14 +39,7 @@ from ingress.heads import Head, head_of
 from ingress.idemkey import idempotency_key
 from ingress.idempotency import Done, Idempotency
 from ingress.prefer import wait_s
-from ingress.requests import (
-    MAX_BATCH_BYTES,
-    MAX_BODY_BYTES,
-    InferRequest,
-    check_headers,
-    decode,
-    decode_batch,
-)
+from ingress.requests import MAX_BATCH_BYTES, MAX_BODY_BYTES, InferRequest, decode, decode_batch
 from ingress.standing import Standing
 from ingress.submits import Seed, Submits, new_seed, status_of
 from ingress.waits import Waits

@@ -20,12 +20,12 @@ from inferq.broker import Broker
 from inferq.errors import FieldError, Forbidden, InvalidRequest, Unavailable
 from inferq.jobs import isoformat
 from inferq.keyring import KeyRing, the_one
+from inferq.mediatype import check_headers
 from inferq.messages import DeadLetter
 from inferq.names import DEAD_LIMIT, Names
 from inferq.replays import MOST_AT_ONCE, replay
 from inferq.visitors import Visitors
 from ingress.heads import head_of
-from ingress.requests import check_headers
 
 MOST_SHOWN: Final = 100
 MOST_CHOSEN: Final = MOST_AT_ONCE

@@ -12,24 +12,18 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from inferq.errors import FieldError, InvalidRequest, UnsupportedMediaType
+from inferq.errors import FieldError, InvalidRequest
 from inferq.jobs import Priority
+from inferq.limits import JSON_BYTES_A_BYTE, MAX_INPUTS, MAX_MODEL, MAX_TENSORS, MAX_TEXT, MOST_BODY_BYTES
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.tensor import MAX_NAME, MAX_RANK
 from inferq.webhooks.policy import Policy
 from inferq.webhooks.url import MAX_URL
 from ingress.bodyfaults import MISSING, TENSOR_ALLOWED, UNKNOWN, invalid, refused, unknown
 
-MAX_TEXT: Final = 2000
-MAX_MODEL: Final = 100
 MAX_DEADLINE_MS: Final = 86_400_000
 MAX_BODY_BYTES: Final = 64 * 1024
-MAX_INPUTS: Final = 256
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
-MAX_TENSORS: Final = 64
-# Where tensors are taken: so much JSON for each of their bytes, beside a usual body, but never more than the last.
-JSON_BYTES_A_BYTE: Final = 8
-MOST_BODY_BYTES: Final = 32 * 1024 * 1024
 # A body with half a character in it is taken apart by a slower parser, which nobody may keep busy for long.
 MOST_SIFTED_BYTES: Final = 512 * 1024
 
@@ -248,23 +242,6 @@ def check_webhook(request: InferRequest, policy: Policy, default: str) -> str:
         except ValueError as error:
             raise refused("/webhook", "webhook", str(error)) from None
     return request.webhook
-
-
-def check_headers(
-    content_type: bytes | None, content_encoding: bytes | None, *, binary: bool = False
-) -> None:
-    """Refuse bodies that are not plain JSON; no `Content-Type` counts as JSON. With ``binary`` bytes may follow it.
-
-    Raises:
-        UnsupportedMediaType: the body is something else, or encoded.
-    """
-    if content_encoding is not None:
-        raise UnsupportedMediaType("Content-Encoding is not understood: send plain JSON")
-    if content_type is None:
-        return
-    media_type = content_type.partition(b";")[0].strip().lower()
-    if media_type != b"application/json" and not (binary and media_type == b"application/octet-stream"):
-        raise UnsupportedMediaType("Content-Type must be application/json")
 
 
 def _fault(request: InferRequest) -> InvalidRequest | None:

@@ -10,14 +10,12 @@ from typing import Final, Protocol
 
 from inferq.apikeys import Caller
 from inferq.catalog import Catalog, ModelCard
-from inferq.errors import ModelNotFound
 from inferq.jobs import Priority
 from inferq.results import AnyResult
 from inferq.tensors.tensor import Tensor
 
 # No call waits longer, and one that says nothing of it waits so long.
 MOST_S: Final = 60.0
-_NAMED: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +65,3 @@ class Backend(Protocol):
 
     async def answers(self, call: Call, caller: Caller) -> Sequence[Answer]:
         """Return an answer for each job of a call; raises `HttpError`."""
-
-
-def find(catalog: Catalog, name: str) -> ModelCard:
-    """Return the model of a name; raises `ModelNotFound`, whose text says which there are."""
-    card = catalog.models.get(name)
-    if card is None:
-        names = list(catalog.models)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        raise ModelNotFound(f"this service runs {', '.join(names[:_NAMED])}{more}")
-    return card

@@ -9,13 +9,14 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from inferq.catalog import Catalog, Task
+from inferq.catalog import Catalog, Task, find
+from inferq.limits import MAX_INPUTS, MAX_MODEL, MAX_TEXT
 from inferq.results import AnyResult
 from inferq.tensors.tensor import TensorError
 from inferq.v2.answers import vectors_of
-from inferq.v2.calls import Call, find
-from inferq.v2.simple import MAX_MODEL, decode, floats_of, refused
-from inferq.v2.texts import MAX_TEXT, MAX_TEXTS, check_text
+from inferq.v2.calls import Call
+from inferq.v2.simple import decode, floats_of, refused
+from inferq.v2.texts import check_text
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
 
@@ -23,7 +24,7 @@ _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
 class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Body of `POST /v1/embeddings`: a text or several; other fields than these say nothing."""
 
-    input: _Text | Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=MAX_TEXTS)]
+    input: _Text | Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=MAX_INPUTS)]
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)]
     encoding_format: Literal["float", "base64"] = "float"
     # Refused, not passed over: whoever asks for shorter vectors would take longer ones for them.
@@ -55,7 +56,7 @@ class EmbeddingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALLOWED: Final = {
-    "input": f"must be a string of 1 to {MAX_TEXT} characters, or a list of 1 to {MAX_TEXTS} of them",
+    "input": f"must be a string of 1 to {MAX_TEXT} characters, or a list of 1 to {MAX_INPUTS} of them",
     "model": "must be the name of an embedding model",
     "encoding_format": "must be float or base64",
     "dimensions": "must be left out: a vector has as many as its model gives",

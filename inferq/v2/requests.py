@@ -20,16 +20,15 @@ from inferq.catalog import ModelCard, Task
 from inferq.errors import FieldError, InvalidRequest
 from inferq.head import Kind
 from inferq.jobs import Priority
+from inferq.limits import MAX_TENSORS
 from inferq.tensors.binary import pieces, split
-from inferq.tensors.datatypes import LAYOUTS, Datatype
-from inferq.tensors.jsondata import read_values
+from inferq.tensors.reading import Given, read_tensors
 from inferq.tensors.signature import check
-from inferq.tensors.tensor import MAX_NAME, MAX_RANK, Tensor, TensorError, count_of
+from inferq.tensors.tensor import MAX_NAME, MAX_RANK, TensorError
 from inferq.v2.calls import MOST_S, Call
 from inferq.v2.texts import BYTES, Texts, check_text, read_bytes, read_json, rows_of
 
 MAX_ID: Final = 256
-MAX_TENSORS: Final = 64
 TEXT: Final = "text"
 PAIR: Final = "text_pair"
 CLASSIFIED: Final = ("label", "score", "scores")
@@ -131,7 +130,7 @@ def parse(
             call = Call(card=card, texts=texts.values, pairs=seconds, **_how(parameters), cached=cached)
             column = len(texts.shape) > 1
         else:
-            given = _tensors(request.inputs, values, max_bytes)
+            given = read_tensors(map(_given, request.inputs, values), max_bytes=max_bytes)
             inputs = check(given, card.signature, max_bytes=max_bytes)
             call = Call(card=card, inputs=inputs, **_how(parameters), cached=cached)
             column = False
@@ -222,23 +221,8 @@ def _text(one: ModelInput, raw: bytes | None, others: Mapping[str, Texts]) -> Te
     return Texts(name=one.name, shape=tuple(one.shape), values=values)
 
 
-def _tensors(inputs: Sequence[ModelInput], values: Sequence[bytes | None], max_bytes: int) -> list[Tensor]:
-    made, left_bytes = [], max_bytes
-    for index, (one, raw) in enumerate(zip(inputs, values, strict=True)):
-        try:
-            if one.datatype not in Datatype.__members__:
-                raise TensorError(f"must be one of {', '.join(Datatype)}", field="datatype")
-            datatype = Datatype(one.datatype)
-            left_bytes -= count_of(one.shape) * LAYOUTS[datatype].size_bytes
-            if left_bytes < 0:
-                raise TensorError(
-                    f"must be such that all inputs hold at most {max_bytes} bytes", field="shape"
-                )
-            data = read_values(_raw(one), datatype, one.shape) if raw is None else raw
-        except TensorError as error:
-            raise error.at(index) from None
-        made.append(Tensor(name=one.name, datatype=datatype, shape=tuple(one.shape), data=data))
-    return made
+def _given(one: ModelInput, raw: bytes | None) -> Given:
+    return Given(one.name, one.datatype, one.shape, _raw(one) if raw is None else raw)
 
 
 def _raw(one: ModelInput) -> msgspec.Raw:

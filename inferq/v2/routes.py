@@ -22,21 +22,21 @@ from inferq import bodies, problemdoc, problems
 from inferq.apikeys import Caller
 from inferq.background import end
 from inferq.cachecontrol import wants_cached
-from inferq.catalog import ModelCard
-from inferq.errors import HttpError, ModelNotFound, TimedOut, Unavailable, UnsupportedMediaType
+from inferq.catalog import ModelCard, find
+from inferq.errors import HttpError, ModelNotFound, TimedOut, Unavailable
 from inferq.gate import Gate
 from inferq.keyring import KeyRing, the_one
+from inferq.limits import JSON_BYTES_A_BYTE, MOST_BODY_BYTES
+from inferq.mediatype import check_headers
 from inferq.telemetry import Metrics
 from inferq.tensors.binary import HEADER
 from inferq.v2 import answers, embeddings, requests, simple
-from inferq.v2.calls import Answer, Backend, Call, find
+from inferq.v2.calls import Answer, Backend, Call
 from inferq.visitors import Visitors
 
 USUAL_BYTES: Final = 64 * 1024
-# So much JSON for each byte of tensors, but never more than the last; and 256 texts of 2000 characters.
-JSON_BYTES_A_BYTE: Final = 8
+# Of as many texts as one call may have.
 TEXTS_BYTES: Final = 4 * 1024 * 1024
-MOST_BYTES: Final = 32 * 1024 * 1024
 
 INFER: Final = "/infer"
 EMBEDDINGS: Final = "/v1/embeddings"
@@ -85,7 +85,7 @@ class SyncRoutes:
     ) -> None:
         self._backend, self._keys, self._visitors = backend, keys, visitors
         self._max_input_bytes = max_input_bytes
-        self._most_bytes = min(MOST_BYTES, max(TEXTS_BYTES, JSON_BYTES_A_BYTE * max_input_bytes))
+        self._most_bytes = min(MOST_BODY_BYTES, max(TEXTS_BYTES, JSON_BYTES_A_BYTE * max_input_bytes))
         self._gate = Gate()
         self._calls = metrics.counter("calls", "Synchronous calls by form and status", "form", "status")
         self._seconds = metrics.seconds("call", "From a synchronous call's last byte to its answer")
@@ -274,11 +274,10 @@ def _cached(request: Request) -> bool:
 
 
 def _check_type(request: Request, *, binary: bool) -> None:
-    """Refuse what is neither JSON nor, with ``binary``, JSON with bytes behind it; no `Content-Type` counts as JSON."""
-    if "content-encoding" in request.headers:
-        raise UnsupportedMediaType("Content-Encoding is not understood: send plain JSON")
-    given = request.headers.get("content-type")
-    media_type = "application/json" if given is None else given.partition(";")[0].strip().lower()
-    # The client of Triton sends JSON alone without any type, or with one of bytes.
-    if media_type != "application/json" and not (binary and media_type == "application/octet-stream"):
-        raise UnsupportedMediaType("Content-Type must be application/json")
+    """Refuse what is no JSON. The client of Triton sends it without any type, or with one of bytes."""
+    kind, encoding = (request.headers.get(name) for name in ("content-type", "content-encoding"))
+    check_headers(
+        None if kind is None else kind.encode("latin-1"),
+        None if encoding is None else encoding.encode("latin-1"),
+        binary=binary,
+    )

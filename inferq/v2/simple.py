@@ -5,18 +5,18 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from inferq.catalog import Catalog, ModelCard
+from inferq.catalog import Catalog, ModelCard, find
 from inferq.errors import FieldError, InvalidRequest, ModelNotFound
 from inferq.jobs import Priority
+from inferq.limits import MAX_MODEL, MAX_TEXT
 from inferq.results import AnyResult, EmbeddingResult, TensorResult
 from inferq.tensors.jsondata import values_of
 from inferq.tensors.signature import check, vector_tensor
 from inferq.tensors.tensor import TensorError
-from inferq.v2.calls import MOST_S, Answer, Call, find
+from inferq.v2.calls import MOST_S, Answer, Call
 from inferq.v2.requests import MAX_ID
-from inferq.v2.texts import MAX_TEXT, check_text
+from inferq.v2.texts import check_text
 
-MAX_MODEL: Final = 100
 MAX_TIMEOUT_MS: Final = int(MOST_S * 1000)
 
 

@@ -10,12 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from inferq.limits import MAX_INPUTS, MAX_TEXT
 from inferq.tensors.tensor import TensorError
 
 BYTES: Final = "BYTES"
-# Of one text, in characters, and of one call: each of its texts is a job.
-MAX_TEXT: Final = 2000
-MAX_TEXTS: Final = 256
 
 _LENGTH: Final = struct.Struct("<I")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -38,8 +36,8 @@ def rows_of(shape: Sequence[int]) -> int:
     """Return how many texts a shape holds; raises `TensorError` for one that is neither [n] nor [n, 1], or too many."""
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
         raise TensorError("must be [n] or [n, 1]", field="shape")
-    if not 1 <= shape[0] <= MAX_TEXTS:
-        raise TensorError(f"must begin with 1 to {MAX_TEXTS}", field="shape")
+    if not 1 <= shape[0] <= MAX_INPUTS:
+        raise TensorError(f"must begin with 1 to {MAX_INPUTS}", field="shape")
     return shape[0]
 
 

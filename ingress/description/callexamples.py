@@ -111,5 +111,5 @@ CALL_EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
             "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.25, -1.5]}],
         },
     ),
-    "call_fault": ("What is wrong", {"error": "No such model: this service runs builtin"}),
+    "call_fault": ("What is wrong", {"error": "No such model: this service runs the model 'builtin' alone"}),
 }  # fmt: skip  # examples read better in few lines

@@ -12,6 +12,7 @@ import msgspec
 
 from inferq.breaker import State
 from inferq.jobs import BIRTHS, JobRecord, Result
+from inferq.limits import MAX_INPUTS
 from inferq.problems import Problem
 from inferq.results import LabelsResult, ValuesResult
 from inferq.v2 import answers, embeddings, requests, simple
@@ -27,7 +28,7 @@ from ingress.description.frames import (
     StreamedEvent,
 )
 from ingress.description.meanings import FIELDS
-from ingress.requests import MAX_INPUTS, BatchRequest, InferRequest
+from ingress.requests import BatchRequest, InferRequest
 from ingress.statistics import Statistics
 
 REF: Final = "#/components/schemas/"

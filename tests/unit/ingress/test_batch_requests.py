@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from inferq.errors import FieldError, InvalidRequest
 from inferq.jobs import Priority
-from ingress.requests import ALLOWED, MAX_INPUTS, MOST_SIFTED_BYTES, InferRequest, decode, decode_batch
+from inferq.limits import MAX_INPUTS
+from ingress.requests import ALLOWED, MOST_SIFTED_BYTES, InferRequest, decode, decode_batch
 from tests.unit.ingress.test_requests import CASES, body_of
 
 INPUTS = "must be a list of 1 to 256 objects"

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from inferq.catalog import ModelCard, Task
 from inferq.errors import InvalidRequest, UnsupportedMediaType
+from inferq.mediatype import check_headers
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.signature import Port, Signature
 from inferq.tensors.tensor import Tensor
 from ingress.binarybody import decode_binary
 from ingress.heads import head_of
-from ingress.requests import check_headers
 from ingress.tensors import tensors_of
 
 PORTS = (

@@ -13,6 +13,8 @@ from inferq.cachecontrol import wants_cached
 from inferq.catalog import Catalog, ModelCard, Task
 from inferq.errors import CallerError, FieldError, InvalidRequest, UnsupportedMediaType
 from inferq.jobs import Priority
+from inferq.limits import MAX_TEXT
+from inferq.mediatype import check_headers
 from inferq.webhooks.guard import Hosts
 from inferq.webhooks.policy import Policy
 from ingress.heads import head_of
@@ -20,9 +22,7 @@ from ingress.requests import (
     ALLOWED,
     MAX_BODY_BYTES,
     MAX_DEADLINE_MS,
-    MAX_TEXT,
     InferRequest,
-    check_headers,
     check_webhook,
     decode,
     wants_webhook,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from inferq.catalog import Catalog
+from inferq.catalog import Catalog, find
 from inferq.errors import InvalidRequest, ModelNotFound
 from inferq.jobs import Priority
-from inferq.v2.calls import MOST_S, Answer, find
+from inferq.v2.calls import MOST_S, Answer
 from inferq.v2.simple import SyncAnswer, answer, parse, plain
 from tests.unit.inferq.v2.cards import CATALOG, ELSEWHERE, MATCH, MLP, PAIR, TEXT
 from tests.unit.inferq.v2.test_answers import GOOD, OUTPUTS, vector
@@ -83,7 +83,7 @@ def test_what_is_refused(body: Any, fault: str) -> None:
 
 def test_models_that_cannot_be_meant() -> None:
     """None by that name, none that takes tensors, several that do, or one that takes no row."""
-    with pytest.raises(ModelNotFound, match="this service runs builtin, mlp"):
+    with pytest.raises(ModelNotFound, match="this service runs the models builtin, mlp"):
         parsed({"input_data": "a", "model": "nowhere"})
     with pytest.raises(ModelNotFound, match="no model that takes tensors"):
         parsed({"input_data": [1]}, Catalog(default="builtin", models={"builtin": TEXT}))

@@ -4,17 +4,18 @@ import json
 
 import pytest
 
+from inferq.limits import MAX_INPUTS
 from inferq.tensors.tensor import TensorError
-from inferq.v2.texts import MAX_TEXTS, Texts, check_text, read_bytes, read_json, rows_of, write_bytes
+from inferq.v2.texts import Texts, check_text, read_bytes, read_json, rows_of, write_bytes
 
 
-@pytest.mark.parametrize(("shape", "rows"), [([1], 1), ([3], 3), ([3, 1], 3), ([MAX_TEXTS], MAX_TEXTS)])
+@pytest.mark.parametrize(("shape", "rows"), [([1], 1), ([3], 3), ([3, 1], 3), ([MAX_INPUTS], MAX_INPUTS)])
 def test_shapes_of_texts(shape: list[int], rows: int) -> None:
     """A list, or a column."""
     assert rows_of(shape) == rows
 
 
-@pytest.mark.parametrize("shape", [[], [0], [2, 2], [2, 0], [1, 1, 1], [MAX_TEXTS + 1], [2**40, 1]])
+@pytest.mark.parametrize("shape", [[], [0], [2, 2], [2, 0], [1, 1, 1], [MAX_INPUTS + 1], [2**40, 1]])
 def test_other_shapes_are_refused(shape: list[int]) -> None:
     """What they promise is not believed."""
     with pytest.raises(TensorError) as caught:
