@@ -25,6 +25,8 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from inferq.errors import OperatorError
 
+# Between two looks at a connection whose oldest command has waited too long.
+OVERDUE_S: Final = 0.05
 MAX_PENDING: Final = 20_000
 
 Argument = bytes | str | int | float
@@ -101,6 +103,9 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._pending: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._look: asyncio.TimerHandle | None = None
+        self._received = 0
+        # How far it had come when the oldest command was first found overdue; None while it is not.
+        self._overdue_at: tuple[int, int] | None = None
         self._unanswered = unanswered
         self.lost = False
 
@@ -109,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self._received += len(data)
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not False:
@@ -177,10 +183,22 @@ class Connection(asyncio.Protocol):
             return
         sent_at, _ = self._pending[0]
         deadline = sent_at + self._reply_timeout_s
-        if self._loop.time() >= deadline:
+        if self._loop.time() < deadline:
+            self._overdue_at = None
+            self._look = self._loop.call_at(deadline, self._check_age)
+            return
+        # Many megabytes take their time to go out and to be answered, one after the other; a server that is away moves
+        # nothing. To cut it off for what somebody sent would fail everybody's commands.
+        come_to = (self._received, self._unwritten)
+        if come_to == self._overdue_at:
             self.abort()
         else:
-            self._look = self._loop.call_at(deadline, self._check_age)
+            self._overdue_at = come_to
+            self._look = self._loop.call_later(OVERDUE_S, self._check_age)
+
+    @property
+    def _unwritten(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
 
 AnyConnection = TypeVar("AnyConnection", bound=Connection)

@@ -11,7 +11,8 @@ Rules:
 3. A reply that is an error is its own caller's alone.
 4. When the connection ends, every command that was sent has an unknown outcome and raises `ConnectionLost`; nothing is
    sent twice. The next call connects anew.
-5. The server is taken for dead when the oldest command has waited `reply_timeout_s`; at most `MAX_PENDING` wait.
+5. The server is taken for dead when the oldest command has waited `reply_timeout_s` and nothing moves, not while it
+   still reads or answers; at most `MAX_PENDING` wait.
 6. With a gate, calls go through it. Away is what cannot be reached or does not answer; a refusal is an answer.
 """
 

@@ -203,6 +203,17 @@ async def test_a_frozen_server_is_noticed_in_time(valkey_url: str) -> None:
         assert await pipeline.call("PING") == b"PONG"
 
 
+async def test_a_server_that_still_reads_is_not_dead(valkey_url: str) -> None:
+    """Many megabytes at once take longer than the reply timeout; all of them go through."""
+    async with pipelined(valkey_url, reply_timeout_s=0.01) as pipeline:
+        await pipeline.call("PING")
+        large = ("SET", "pipeline-large", bytes(1024 * 1024))
+        try:
+            assert await asyncio.gather(*(pipeline.call(*large) for _ in range(128))) == [b"OK"] * 128
+        finally:
+            await pipeline.call("DEL", "pipeline-large")
+
+
 async def test_a_server_that_takes_connections_alone_is_noticed_in_time(valkey_url: str) -> None:
     """A server that accepts and says nothing is given up, with a password to check as without."""
     async with proxied(valkey_url) as (proxy, url):
