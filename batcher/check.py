@@ -73,26 +73,13 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
     del model
     drift = None
     rows = None
-    if arguments.precision != "fp32" and kind is not Kind.SINGLE:
-        rows = row_drift(
-            spec,
-            folder,
-            tokenizer,
-            precision=arguments.precision,
-            device=arguments.device,
-            progress=progress,
-        )
-    if arguments.precision != "fp32" and kind is Kind.SINGLE:
-        drift = kept(folder, arguments.precision)
+    precision, asked = arguments.precision, arguments.device
+    if precision != "fp32" and kind is not Kind.SINGLE:
+        rows = row_drift(spec, folder, tokenizer, precision=precision, device=asked, progress=progress)
+    elif precision != "fp32":
+        drift = kept(folder, precision)
         if drift is None or drift.device != device:
-            drift = measure(
-                spec,
-                folder,
-                tokenizer,
-                precision=arguments.precision,
-                device=arguments.device,
-                progress=progress,
-            )
+            drift = measure(spec, folder, tokenizer, precision=precision, device=asked, progress=progress)
             if arguments.keep_drift:
                 keep(folder, drift)
     file = precision_file(folder, arguments.precision)

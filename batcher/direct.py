@@ -89,7 +89,8 @@ class DirectCalls:
 
     def served(self, model: str) -> bool:
         """Say whether calls of this model are answered."""
-        return not self._stopped and self._assembly is not None and self._card is not None
+        loaded = self._card is not None and self._card.name == model
+        return loaded and not self._stopped and self._assembly is not None
 
     async def answers(self, call: Call, caller: Caller) -> Sequence[Answer]:
         """Return an answer for each job of a call; raises `HttpError`."""

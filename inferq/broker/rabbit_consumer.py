@@ -8,6 +8,7 @@ is whatever else goes wrong on the channel: everything is declared and begun ane
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -30,29 +31,30 @@ LOOK_S: Final = 0.25
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Consuming:
+    """How to consume, whichever queues: under which name, and what is called."""
+
+    prefetch: int
+    name: str
+    deliver: Deliver
+    declare: Callable[[AbstractChannel], Awaitable[None]]
+    bury: Callable[[DeadLetter], Awaitable[None]]
+    setup_s: float
+
+
 class RabbitConsumer:
     """Implements `inferq.broker.base.Consumer`; a token is its subscription's."""
 
-    def __init__(
-        self,
-        url: str,
-        queues: Sequence[str],
-        *,
-        prefetch: int,
-        name: str,
-        deliver: Deliver,
-        declare: Callable[[AbstractChannel], Awaitable[None]],
-        bury: Callable[[DeadLetter], Awaitable[None]],
-        setup_s: float,
-    ) -> None:
-        self._queues, self._prefetch, self._name, self._deliver = tuple(queues), prefetch, name, deliver
-        self._declare, self._bury = declare, bury
+    def __init__(self, url: str, queues: Sequence[str], how: Consuming) -> None:
+        self._queues, self._prefetch, self._name = tuple(queues), how.prefetch, how.name
+        self._deliver, self._declare, self._bury = how.deliver, how.declare, how.bury
         self._link = Link(
             url,
             purpose="consume",
             setup=self._setup,
             connection_class=SievedConnection,
-            setup_s=setup_s,
+            setup_s=how.setup_s,
         )
         self._subscription: Holding[Any] | None = None
         self._looking: asyncio.Task[None] | None = None

@@ -2,41 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from aio_pika.abc import AbstractChannel
 from aiormq.abc import AbstractChannel as Underlay
 
-from inferq.broker.base import Deliver
-from inferq.broker.rabbit_consumer import RabbitConsumer
+from inferq.broker.rabbit_consumer import Consuming, RabbitConsumer
 from inferq.broker.shard_subscription import ShardSubscription
 from inferq.errors import Unavailable
-from inferq.messages import DeadLetter
 
 
 class RabbitShardConsumer(RabbitConsumer):
     """Implements `inferq.broker.base.ShardConsumer`; ``first`` says of a queue that it comes before others."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        first: Callable[[str], bool],
-        prefetch: int,
-        name: str,
-        deliver: Deliver,
-        declare: Callable[[AbstractChannel], Awaitable[None]],
-        bury: Callable[[DeadLetter], Awaitable[None]],
-        setup_s: float,
-    ) -> None:
-        super().__init__(
-            url,
-            (),
-            prefetch=prefetch,
-            name=name,
-            deliver=deliver,
-            declare=declare,
-            bury=bury,
-            setup_s=setup_s,
-        )
+    def __init__(self, url: str, how: Consuming, *, first: Callable[[str], bool]) -> None:
+        super().__init__(url, (), how)
         self._first = first
         # Over each new connection these are taken on again.
         self._present_queues: dict[str, None] = {}

@@ -20,7 +20,7 @@ from inferq.broker.amqp_errors import translated
 from inferq.broker.base import Counted, DeadEntry, Deliver
 from inferq.broker.link import Link
 from inferq.broker.publisher import CONFIRM_S, Publisher, Returned, publisher_over
-from inferq.broker.rabbit_consumer import RabbitConsumer
+from inferq.broker.rabbit_consumer import Consuming, RabbitConsumer
 from inferq.broker.rabbit_dead import RabbitDeadLetters
 from inferq.broker.rabbit_missing import missing
 from inferq.broker.rabbit_shard_consumer import RabbitShardConsumer
@@ -104,16 +104,7 @@ class RabbitBroker:
         self, queues: Sequence[str], prefetch: int, consumer: str, deliver: Deliver
     ) -> RabbitConsumer:
         """Start to consume over a connection of its own; raises `OperatorError` or `Unavailable`."""
-        started = RabbitConsumer(
-            self._url,
-            queues,
-            prefetch=prefetch,
-            name=consumer,
-            deliver=deliver,
-            declare=self._declare,
-            bury=self._bury,
-            setup_s=topology.declaring_s(self.queues),
-        )
+        started = RabbitConsumer(self._url, queues, self._consuming(prefetch, consumer, deliver))
         await started.start()
         return started
 
@@ -123,18 +114,20 @@ class RabbitBroker:
         """Start to consume, over a connection of its own, what it will take on; raises as `consume` does."""
         names = self._names
         first = {names.queue(model, Priority.INTERACTIVE, shard) for shard in range(names.shards)}
-        started = RabbitShardConsumer(
-            self._url,
-            first=first.__contains__,
+        how = self._consuming(prefetch, consumer, deliver)
+        started = RabbitShardConsumer(self._url, how, first=first.__contains__)
+        await started.start()
+        return started
+
+    def _consuming(self, prefetch: int, name: str, deliver: Deliver) -> Consuming:
+        return Consuming(
             prefetch=prefetch,
-            name=consumer,
+            name=name,
             deliver=deliver,
             declare=self._declare,
             bury=self._bury,
             setup_s=topology.declaring_s(self.queues),
         )
-        await started.start()
-        return started
 
     async def missing(self, jobs: Sequence[OpenJob]) -> set[str]:
         """Name the jobs that no queue can still hold and no living batcher does; raises `Unavailable`."""

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from inferq.sdk.asyncclient import MAX_IN_FLIGHT, TIMEOUT_S, AsyncClient
 from inferq.sdk.batches import Text
@@ -13,7 +13,7 @@ from inferq.sdk.loopthread import LoopThread
 from inferq.sdk.records import Record
 from inferq.sdk.shapes import Embedding, Job, Refusal, Result, several
 from inferq.sdk.streaming import within
-from inferq.sdk.textcalls import PriorityName
+from inferq.sdk.textcalls import PriorityName, TextOptions
 
 # Jobs that go to the other thread together.
 _AT_ONCE: Final = 1_000
@@ -146,18 +146,7 @@ class Client(BlockingTensorCalls):
         """
         return self._thread.call(self._client.result(job, timeout_s=timeout_s))
 
-    def run(
-        self,
-        text: str,
-        *,
-        timeout_s: float | None = None,
-        text_pair: str | None = None,
-        model: str | None = None,
-        deadline_ms: int | None = None,
-        priority: PriorityName | None = None,
-        webhook: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Result:
+    def run(self, text: str, *, timeout_s: float | None = None, **options: Unpack[TextOptions]) -> Result:
         """Submit a text and return its result; see `AsyncClient.run`.
 
         Example:
@@ -166,22 +155,13 @@ class Client(BlockingTensorCalls):
             >>> sorted(result.scores)
             ['NEGATIVE', 'POSITIVE']
         """
-        return self._thread.call(
-            self._client.run(
-                text,
-                timeout_s=timeout_s,
-                text_pair=text_pair,
-                model=model,
-                deadline_ms=deadline_ms,
-                priority=priority,
-                webhook=webhook,
-                idempotency_key=idempotency_key,
-            )
-        )
+        return self._thread.call(self._client.run(text, timeout_s=timeout_s, **options))
 
-    def embed(self, text: str, **options: Any) -> Embedding:
+    def embed(
+        self, text: str, *, timeout_s: float | None = None, **options: Unpack[TextOptions]
+    ) -> Embedding:
         """Submit a text to a model of embeddings and return its vector; see `AsyncClient.embed`."""
-        return self._thread.call(self._client.embed(text, **options))
+        return self._thread.call(self._client.embed(text, timeout_s=timeout_s, **options))
 
     def embedding(self, job: Job | str, *, timeout_s: float | None = None) -> Embedding:
         """Wait for the end of a job of a model of embeddings and return its vector; see `AsyncClient.embedding`."""

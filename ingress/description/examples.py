@@ -66,29 +66,29 @@ _DONE: Final = {
     "batch": {
         "id": "b-17", "size": 7, "tokens": 91, "padded_tokens": 112, "close_reason": "greedy", "batcher": "host-4711",
     },
-}  # fmt: skip
+}  # fmt: skip  # as it is read on the page
 _DONE_TENSORS: Final = {
     **_DONE, "model": "mlp",
     "result": {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.25, -1.5]}]},
     "batch": {
         "id": "b-18", "size": 7, "tokens": 7, "padded_tokens": 7, "close_reason": "greedy", "batcher": "host-4712",
     },
-}  # fmt: skip
+}  # fmt: skip  # as it is read on the page
 _DONE_LABELS: Final = {
     **_DONE, "model": "emotions",
     "result": {
         "labels": ["joy", "surprise"], "scores": {"anger": 0.01, "joy": 0.93, "surprise": 0.61}, "truncated": False,
     },
-}  # fmt: skip
+}  # fmt: skip  # as it is read on the page
 _DONE_VALUES: Final = {**_DONE, "model": "stars", "result": {"values": {"stars": 4.31}, "truncated": False}}
 _DONE_EMBEDDING: Final = {
     **_DONE, "model": "minilm", "result": {"embedding": [0.0123, -0.0456, 0.0789], "truncated": False},
-}  # fmt: skip
+}  # fmt: skip  # as it is read on the page
 _FAILED: Final = {
     **_QUEUED, "status": "failed", "seq": 3, "attempt": 1,
     "error": {"code": "inference_failed", "detail": "the model raised on this input alone"},
     "started_at": "2026-01-31T12:00:00.139Z", "finished_at": "2026-01-31T12:00:00.168Z",
-}  # fmt: skip
+}  # fmt: skip  # as it is read on the page
 _CANCELLED: Final = {
     **_QUEUED,
     "status": "cancelled",

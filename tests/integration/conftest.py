@@ -3,11 +3,13 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from inferq.valkey import EmbeddedValkey
 from tests.batcherrig import MakeRig, rigs
 from tests.deployment import Deployment, deployment
 from tests.serving import ready, serving
@@ -64,3 +66,14 @@ async def nothing_unheard() -> AsyncIterator[None]:
     yield
     gc.collect()
     assert reports == []
+
+
+@pytest.fixture
+async def own_valkey(tmp_path: Path) -> AsyncIterator[EmbeddedValkey]:
+    """A running Valkey of its own, which a test may change, or kill."""
+    server = EmbeddedValkey(tmp_path / "valkey")
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()

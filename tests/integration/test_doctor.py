@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,17 +38,6 @@ def beat(process_id: str, digest: str, **more: Any) -> BatcherBeat:
         id=process_id, at_ms=0, model="model", device="cpu", state="idle", last_progress_s=0.0, drain_rate=0.0,
         held=[], seen_ms={}, batches=BatchTotals(), digest=digest, **more,
     )  # fmt: skip  # what matters last
-
-
-@pytest.fixture
-async def own_valkey(tmp_path: Path) -> AsyncIterator[EmbeddedValkey]:
-    """A Valkey whose configuration a test may change."""
-    server = EmbeddedValkey(tmp_path / "valkey")
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aio_pika
@@ -38,20 +37,9 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-async def valkey(tmp_path: Path) -> AsyncIterator[EmbeddedValkey]:
-    """A running Valkey that the test may kill."""
-    server = EmbeddedValkey(tmp_path / "valkey")
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
-
-
-async def test_valkey_answers_on_loopback_alone(valkey: EmbeddedValkey) -> None:
+async def test_valkey_answers_on_loopback_alone(own_valkey: EmbeddedValkey) -> None:
     """A started server answers, is durable by its settings, and listens on loopback only."""
-    async with Redis.from_url(valkey.url) as client:
+    async with Redis.from_url(own_valkey.url) as client:
         assert await client.ping()
         settings = await client.config_get("append*", "maxmemory-policy", "save", "protected-mode")
     assert settings["appendonly"] == "yes"
@@ -59,7 +47,7 @@ async def test_valkey_answers_on_loopback_alone(valkey: EmbeddedValkey) -> None:
     assert settings["maxmemory-policy"] == "noeviction"
     assert settings["save"] == ""
     assert settings["protected-mode"] == "yes"
-    assert _listening_on(valkey.pid) == {("127.0.0.1", valkey.port)}
+    assert _listening_on(own_valkey.pid) == {("127.0.0.1", own_valkey.port)}
 
 
 async def test_valkey_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -77,9 +65,9 @@ async def test_valkey_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
     await again.stop()
 
 
-async def test_valkey_keeps_every_acknowledged_write_through_sigkill(valkey: EmbeddedValkey) -> None:
+async def test_valkey_keeps_every_acknowledged_write_through_sigkill(own_valkey: EmbeddedValkey) -> None:
     """Killed amid writes and started again on its port, it has every write that it had answered."""
-    url, pid = valkey.url, valkey.pid
+    url, pid = own_valkey.url, own_valkey.pid
     acknowledged: list[int] = []
     async with Redis.from_url(url, retry=None) as client:
 
@@ -93,35 +81,35 @@ async def test_valkey_keeps_every_acknowledged_write_through_sigkill(valkey: Emb
         _kill(pid)
         with pytest.raises(RedisConnectionError):
             await writing
-    assert await valkey.wait() == -signal.SIGKILL
+    assert await own_valkey.wait() == -signal.SIGKILL
 
-    await valkey.start()
+    await own_valkey.start()
 
-    assert valkey.url == url
-    assert valkey.pid != pid
+    assert own_valkey.url == url
+    assert own_valkey.pid != pid
     async with Redis.from_url(url) as client:
         values = await client.mget([f"key:{number}" for number in acknowledged])
     assert [int(value or -1) for value in values] == acknowledged
 
 
-async def test_valkey_cuts_off_a_half_written_tail(valkey: EmbeddedValkey, tmp_path: Path) -> None:
+async def test_valkey_cuts_off_a_half_written_tail(own_valkey: EmbeddedValkey, tmp_path: Path) -> None:
     """An append-only file that ends in half a command is loaded up to there."""
-    async with Redis.from_url(valkey.url) as client:
+    async with Redis.from_url(own_valkey.url) as client:
         await client.set("whole", "kept")
-    _kill(valkey.pid)
-    await valkey.wait()
+    _kill(own_valkey.pid)
+    await own_valkey.wait()
     (tail,) = (tmp_path / "valkey").glob("appendonlydir/*.incr.aof")
     with tail.open("ab") as file:
         file.write(b"*3\r\n$3\r\nSET\r\n$4\r\nhal")
 
-    await valkey.start()
+    await own_valkey.start()
 
-    async with Redis.from_url(valkey.url) as client:
+    async with Redis.from_url(own_valkey.url) as client:
         assert await client.get("whole") == b"kept"
         assert await client.dbsize() == 1
 
 
-async def test_a_second_valkey_on_one_folder_is_refused(valkey: EmbeddedValkey, tmp_path: Path) -> None:
+async def test_a_second_valkey_on_one_folder_is_refused(own_valkey: EmbeddedValkey, tmp_path: Path) -> None:
     """The refusal is one line with the folder and its holder, and the first server goes on."""
     with pytest.raises(OperatorError) as refusal:
         await EmbeddedValkey(tmp_path / "valkey").start()
@@ -129,15 +117,15 @@ async def test_a_second_valkey_on_one_folder_is_refused(valkey: EmbeddedValkey, 
         f"the folder {tmp_path / 'valkey'} is in use by process {os.getpid()}; "
         "stop it or choose another folder"
     )
-    async with Redis.from_url(valkey.url) as client:
+    async with Redis.from_url(own_valkey.url) as client:
         assert await client.ping()
 
 
-async def test_a_running_valkey_is_not_started_twice(valkey: EmbeddedValkey) -> None:
+async def test_a_running_valkey_is_not_started_twice(own_valkey: EmbeddedValkey) -> None:
     """Starting a running server is a mistake in the code and does it no harm."""
     with pytest.raises(RuntimeError, match="runs already"):
-        await valkey.start()
-    async with Redis.from_url(valkey.url) as client:
+        await own_valkey.start()
+    async with Redis.from_url(own_valkey.url) as client:
         assert await client.ping()
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -37,7 +38,7 @@ async def look_at_disks(state_dir: Path, redis_dir: Path | None) -> list[Finding
     found: list[Finding] = []
     for folder, what, ours in folders:
         if folder.is_dir():
-            found += judge_disk(await beside(lambda folder=folder, ours=ours: measure(folder, ours)), what)  # type: ignore[misc]
+            found += judge_disk(await beside(partial(measure, folder, ours)), what)
     return found or [ok("disk", f"there is no state folder yet ({state_dir})")]
 
 

@@ -1,6 +1,7 @@
 """The models' files, and whether what the batchers loaded is what lies there."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from inferq.cli.examining.finding import Finding, of_error, ok, wrong
@@ -55,7 +56,7 @@ async def _from_hub(spec: ModelSpec, settings: Settings) -> tuple[list[Finding],
     try:
         for model in models:
             check(model.path, name=spec.name)
-        contents = [await beside(lambda path=model.path: digest(path)) for model in models]  # type: ignore[misc]
+        contents = [await beside(partial(digest, model.path)) for model in models]
     except (InferqError, OSError) as error:
         return [_unusable(error)], []
     commits = ", ".join(model.commit for model in models)
