@@ -7,8 +7,8 @@ rule in words, for the answer to a body that breaks it.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,6 +16,8 @@ from inferq.errors import FieldError, InvalidRequest
 from inferq.jobs import Priority
 from inferq.limits import JSON_BYTES_A_BYTE, MAX_INPUTS, MAX_MODEL, MAX_TENSORS, MAX_TEXT, MOST_BODY_BYTES
 from inferq.tensors.datatypes import Datatype
+from inferq.tensors.jsondata import ROW_ALLOWED, is_list
+from inferq.tensors.shortlist import ShortList
 from inferq.tensors.tensor import MAX_NAME, MAX_RANK
 from inferq.webhooks.policy import Policy
 from inferq.webhooks.url import MAX_URL
@@ -57,7 +59,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     inputs: (
         Annotated[list[InputTensor], msgspec.Meta(min_length=1, max_length=MAX_TENSORS)] | msgspec.UnsetType
     ) = msgspec.UNSET
-    input_data: Annotated[list[float], msgspec.Meta(min_length=1)] | msgspec.UnsetType = msgspec.UNSET
+    input_data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
     deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEADLINE_MS)] | None = None
     priority: Priority = Priority.INTERACTIVE
@@ -81,7 +83,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "text": f"must be a string of 1 to {MAX_TEXT} characters",
     "text_pair": f"must be a string of 1 to {MAX_TEXT} characters",
     "inputs": f"must be a list of 1 to {MAX_TENSORS} tensors, each with name, datatype, shape and data",
-    "input_data": "must be a list of numbers",
+    "input_data": ROW_ALLOWED,
     "model": f"must be a string of up to {MAX_MODEL} characters",
     "deadline_ms": f"must be a whole number from 1 to {MAX_DEADLINE_MS}",
     "priority": "must be " + " or ".join(Priority),
@@ -94,25 +96,11 @@ class _RawBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     inputs: msgspec.Raw
 
 
-def _decoder_of_inputs(kind: type) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of arrays that leaves a body at the first input too many.
-
-    A list is measured when all of it has been decoded, and 8 MiB hold millions of inputs: half a second in which nobody
-    else is served, and 200 MB. An array of named places has no room for them.
-    """
-    others: list[tuple[str, Any, Any]] = [(f"other_{number}", kind, None) for number in range(1, MAX_INPUTS)]
-    return msgspec.json.Decoder(
-        msgspec.defstruct(
-            "_Inputs", [("first", kind), *others], frozen=True, array_like=True, forbid_unknown_fields=True
-        )
-    )
-
-
 _decoder = msgspec.json.Decoder(InferRequest)
 _batch_decoder = msgspec.json.Decoder(_RawBatch)
-_inputs_decoder = _decoder_of_inputs(InferRequest)
+_inputs_decoder = ShortList(InferRequest, MAX_INPUTS)
 # Each input is judged by itself: one that is wrong costs the others nothing.
-_raw_inputs_decoder = _decoder_of_inputs(msgspec.Raw)
+_raw_inputs_decoder = ShortList(msgspec.Raw, MAX_INPUTS)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _INPUTS_ALLOWED: Final = f"must be a list of 1 to {MAX_INPUTS} objects"
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -162,7 +150,7 @@ def decode_batch(body: bytes) -> list[InferRequest | InvalidRequest]:
             raise
         return [_decode_one(index, item) for index, item in enumerate(items)]
     try:
-        whole = _listed(_inputs_decoder.decode(inputs))
+        whole = _inputs_decoder.decode(inputs)
     except (*_UNREADABLE, msgspec.ValidationError):
         return _decode_apart(inputs)
     return [
@@ -203,14 +191,10 @@ def _with_surrogates(body: bytes) -> list[bytes] | None:
 
 def _decode_apart(inputs: msgspec.Raw) -> list[InferRequest | InvalidRequest]:
     try:
-        raws = _listed(_raw_inputs_decoder.decode(inputs))
+        raws = _raw_inputs_decoder.decode(inputs)
     except msgspec.DecodeError:
         raise refused("/inputs", "inputs", _INPUTS_ALLOWED) from None
     return [_decode_one(index, raw) for index, raw in enumerate(raws)]
-
-
-def _listed(inputs: Any) -> Iterator[Any]:
-    return (one for one in msgspec.structs.astuple(inputs) if one is not None)
 
 
 def _decode_one(index: int, raw: msgspec.Raw | bytes) -> InferRequest | InvalidRequest:
@@ -262,8 +246,11 @@ def _fault(request: InferRequest) -> InvalidRequest | None:
         )
     if request.text_pair is not msgspec.UNSET:
         return refused("/text_pair", "text_pair", f"must not stand beside {given[0]}: it is for a text")
+    row = request.input_data
+    if isinstance(row, msgspec.Raw) and not is_list(row):
+        return refused("/input_data", "input_data", ROW_ALLOWED)
     for index, one in enumerate(inputs or ()):
-        if bytes(memoryview(one.data)[:1]) != b"[":
+        if not is_list(one.data):
             return refused(f"/inputs/{index}/data", f"inputs.{index}.data", TENSOR_ALLOWED["data"])
     return None
 

@@ -5,7 +5,7 @@ import msgspec
 from inferq.catalog import Catalog, ModelCard, find, listed
 from inferq.errors import ModelNotFound
 from inferq.tensors.reading import Given, read_tensors
-from inferq.tensors.signature import check, vector_tensor
+from inferq.tensors.signature import check, read_vector
 from inferq.tensors.tensor import Tensor, TensorError
 from ingress.bodyfaults import refused
 from ingress.requests import BinaryTensor, InferRequest, InputTensor
@@ -51,13 +51,9 @@ def tensors_of(request: InferRequest, card: ModelCard, *, max_bytes: int) -> tup
     field = request.kind
     try:
         if field == "input_data":
-            port = card.signature.vector
-            if port is None:
-                takes = ", ".join(one.text for one in card.signature.inputs)
-                raise TensorError(f"is not for the model {card.name!r}, which takes inputs: {takes}")
-            given = [vector_tensor(request.input_data or [], port)]
-        else:
-            given = read_tensors(map(_given, request.inputs or ()), max_bytes=max_bytes)
+            assert isinstance(request.input_data, msgspec.Raw), "it is of this kind"
+            return read_vector(request.input_data, card.signature, max_bytes=max_bytes)
+        given = read_tensors(map(_given, request.inputs or ()), max_bytes=max_bytes)
         return check(given, card.signature, max_bytes=max_bytes)
     except TensorError as error:
         pointer = f"/{field}"

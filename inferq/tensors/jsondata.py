@@ -14,7 +14,7 @@ Rules:
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -28,6 +28,9 @@ _KINDS: Final[dict[Datatype, Any]] = {
 _DECODERS: Final[dict[Datatype, msgspec.json.Decoder[Any]]] = {
     datatype: msgspec.json.Decoder(kind) for datatype, kind in _KINDS.items()
 }
+_ROW: Final = msgspec.json.Decoder(Annotated[list[float], msgspec.Meta(min_length=1)])
+ROW_ALLOWED: Final = "must be a list of numbers"
+"""What a single row of numbers must be."""
 _WORDS: Final = dict.fromkeys(Datatype, "whole numbers") | {
     Datatype.BOOL: "true or false",
     **dict.fromkeys(FLOATS, "numbers"),
@@ -58,6 +61,26 @@ def read_values(raw: bytes | msgspec.Raw, datatype: Datatype, shape: Sequence[in
 def pack_values(values: Sequence[float], datatype: Datatype, shape: Sequence[int]) -> bytes:
     """Return numbers that lie in the order of the shape as a tensor's bytes; raises `TensorError` as `read_values`."""
     return _packed(values, datatype, shape, count_of(shape))
+
+
+def read_row(raw: bytes | msgspec.Raw, datatype: Datatype, most: int) -> tuple[int, bytes]:
+    """Return how many numbers a JSON list has, and those as bytes; a long one of more than ``most`` is not decoded.
+
+    Raises:
+        TensorError: it is no list of numbers, has none or too many, or one does not fit the datatype.
+    """
+    if len(memoryview(raw)) > _SHORT_BYTES and bytes(raw).count(b",") >= most:
+        raise TensorError(f"must be at most {most} numbers")
+    try:
+        values = _ROW.decode(raw)
+    except _UNREADABLE:
+        raise TensorError(ROW_ALLOWED) from None
+    return len(values), pack_values(values, datatype, (1, len(values)))
+
+
+def is_list(raw: bytes | msgspec.Raw) -> bool:
+    """Say whether JSON is a list, by its first character."""
+    return bytes(memoryview(raw)[:1]) == b"["
 
 
 def values_of(tensor: Tensor) -> tuple[Any, ...]:

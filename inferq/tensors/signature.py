@@ -13,8 +13,10 @@ Rules:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from inferq.tensors.datatypes import FLOATS, LAYOUTS, Datatype
-from inferq.tensors.jsondata import pack_values
+from inferq.tensors.jsondata import read_row
 from inferq.tensors.tensor import Tensor, TensorError, check_bytes, count_of
 
 
@@ -96,16 +98,21 @@ def group_of(tensors: Sequence[Tensor]) -> str:
     return ";".join("x".join(map(str, tensor.shape[1:])) for tensor in tensors)
 
 
-def vector_tensor(values: Sequence[float], port: Port) -> Tensor:
-    """Return one row of numbers as the tensor of a signature's ``vector``.
+def read_vector(raw: bytes | msgspec.Raw, signature: Signature, *, max_bytes: int) -> tuple[Tensor, ...]:
+    """Return one row of numbers, a JSON list, as the graph's input.
 
     Raises:
-        TensorError: there are none, more or fewer than it has, or one does not fit its type.
+        TensorError: the graph takes no such row, or it is not what the graph takes, or holds more than ``max_bytes``.
     """
-    shape = (1, len(values))
-    return Tensor(
-        name=port.name, datatype=port.datatype, shape=shape, data=pack_values(values, port.datatype, shape)
-    )
+    port = signature.vector
+    if port is None:
+        taken = ", ".join(one.text for one in signature.inputs)
+        raise TensorError(f"must not be a row of numbers: the model takes {taken}")
+    assert port.shape is not None, "a vector has a shape"
+    most = port.shape[1] or max_bytes // LAYOUTS[port.datatype].size_bytes
+    count, data = read_row(raw, port.datatype, most)
+    tensor = Tensor(name=port.name, datatype=port.datatype, shape=(1, count), data=data)
+    return check([tensor], signature, max_bytes=max_bytes)
 
 
 def zeros(signature: Signature, rows: int, *, free: int = 1) -> tuple[Tensor, ...]:

@@ -12,19 +12,19 @@ import msgspec
 from inferq.catalog import Catalog, Task, find
 from inferq.limits import MAX_INPUTS, MAX_MODEL, MAX_TEXT
 from inferq.results import AnyResult
+from inferq.tensors.jsondata import is_list
+from inferq.tensors.shortlist import ShortList
 from inferq.tensors.tensor import TensorError
 from inferq.v2.answers import vectors_of
 from inferq.v2.calls import Call
 from inferq.v2.simple import decode, floats_of, refused
 from inferq.v2.texts import check_text
 
-_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
-
 
 class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Body of `POST /v1/embeddings`: a text or several; other fields than these say nothing."""
 
-    input: _Text | Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=MAX_INPUTS)]
+    input: msgspec.Raw
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)]
     encoding_format: Literal["float", "base64"] = "float"
     # Refused, not passed over: whoever asks for shorter vectors would take longer ones for them.
@@ -62,6 +62,7 @@ ALLOWED: Final = {
     "dimensions": "must be left out: a vector has as many as its model gives",
 }
 _decoder = msgspec.json.Decoder(EmbeddingRequest)
+_several: Final = ShortList(str, MAX_INPUTS)
 
 
 def parse(body: bytes, catalog: Catalog, *, cached: bool = True) -> tuple[EmbeddingRequest, Call]:
@@ -75,7 +76,7 @@ def parse(body: bytes, catalog: Catalog, *, cached: bool = True) -> tuple[Embedd
     card = find(catalog, request.model)
     if card.task is not Task.EMBEDDING:
         raise refused("model", f"{ALLOWED['model']}, and {card.name!r} is none")
-    texts = (request.input,) if isinstance(request.input, str) else tuple(request.input)
+    texts = _texts(request.input)
     for text in texts:
         try:
             check_text(text)
@@ -93,6 +94,13 @@ def answer(request: EmbeddingRequest, call: Call, results: Sequence[AnyResult]) 
     words = sum(len(text.split()) for text in call.texts)
     usage = Usage(prompt_tokens=words, total_tokens=words)
     return EmbeddingAnswer(data=data, model=call.card.name, usage=usage)
+
+
+def _texts(raw: msgspec.Raw) -> tuple[str, ...]:
+    try:
+        return tuple(_several.decode(raw)) if is_list(raw) else (msgspec.json.decode(raw, type=str),)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise refused("input", ALLOWED["input"]) from None
 
 
 def _written(vector: bytes, form: str) -> list[float] | str:

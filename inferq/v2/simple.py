@@ -10,14 +10,17 @@ from inferq.errors import FieldError, InvalidRequest, ModelNotFound
 from inferq.jobs import Priority
 from inferq.limits import MAX_MODEL, MAX_TEXT
 from inferq.results import AnyResult, EmbeddingResult, TensorResult
-from inferq.tensors.jsondata import values_of
-from inferq.tensors.signature import check, vector_tensor
+from inferq.tensors.jsondata import is_list, values_of
+from inferq.tensors.signature import read_vector
 from inferq.tensors.tensor import TensorError
 from inferq.v2.calls import MOST_S, Answer, Call
 from inferq.v2.requests import MAX_ID
 from inferq.v2.texts import check_text
 
 MAX_TIMEOUT_MS: Final = int(MOST_S * 1000)
+
+
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
 
 
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,11 +30,8 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     request_id: Annotated[str, msgspec.Meta(max_length=MAX_ID)] = ""
-    input_data: (
-        Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
-        | Annotated[list[float], msgspec.Meta(min_length=1)]
-    )
-    text_pair: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)] | None = None
+    input_data: msgspec.Raw
+    text_pair: _Text | None = None
     model: Annotated[str, msgspec.Meta(max_length=MAX_MODEL)] | None = None
     priority: Priority = Priority.INTERACTIVE
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None = None
@@ -66,27 +66,24 @@ def parse(body: bytes, catalog: Catalog, *, max_bytes: int, cached: bool = True)
         ModelNotFound: there is no such model, or none that takes what was sent.
     """
     request = decode(body, _decoder, ALLOWED)
-    card = _card(request, catalog)
+    text = _text(request.input_data)
+    card = _card(request, catalog, text=text)
     how = {
         "card": card,
         "priority": request.priority,
         "timeout_s": MOST_S if request.timeout_ms is None else request.timeout_ms / 1000,
         "cached": cached,
     }
-    given, pairs = request.input_data, _pairs(request, card)
+    pairs = _pairs(request, card, text=text)
     try:
-        if isinstance(given, str) != (card.signature is None):
-            takes = "a string" if card.signature is None else "a list of numbers"
-            raise TensorError(f"must be {takes} for the model {card.name!r}")
-        if isinstance(given, str):
-            check_text(given)
-            return request, Call(texts=(given,), pairs=pairs, **how)
-        assert card.signature is not None, "it takes no text"
-        port = card.signature.vector
-        if port is None:
-            takes = ", ".join(one.text for one in card.signature.inputs)
-            raise TensorError(f"cannot be a row of numbers for the model {card.name!r}, which takes {takes}")
-        inputs = check([vector_tensor(given, port)], card.signature, max_bytes=max_bytes)
+        if card.signature is None:
+            if text is None:
+                raise TensorError(f"must be a string for the model {card.name!r}")
+            check_text(text)
+            return request, Call(texts=(text,), pairs=pairs, **how)
+        if text is not None:
+            raise TensorError(f"must be a list of numbers for the model {card.name!r}")
+        inputs = read_vector(request.input_data, card.signature, max_bytes=max_bytes)
         return request, Call(inputs=inputs, **how)
     except TensorError as error:
         raise refused("input_data", error.detail) from None
@@ -143,11 +140,21 @@ def refused(name: str, detail: str) -> InvalidRequest:
     )
 
 
-def _pairs(request: SyncRequest, card: ModelCard) -> tuple[str, ...]:
+def _text(raw: msgspec.Raw) -> str | None:
+    """Return the text, None where there is a list instead; raises `InvalidRequest`."""
+    if is_list(raw):
+        return None
+    try:
+        return msgspec.json.decode(raw, type=_Text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise refused("input_data", ALLOWED["input_data"]) from None
+
+
+def _pairs(request: SyncRequest, card: ModelCard, *, text: str | None) -> tuple[str, ...]:
     """Return the second text, if there is one; raises `InvalidRequest`."""
     if request.text_pair is None:
         return ()
-    if not isinstance(request.input_data, str):
+    if text is None:
         raise refused("text_pair", "must not stand beside a list of numbers: it is for a text")
     if card.pairs is False:
         takes = "one text" if card.takes_text else "tensors"
@@ -159,10 +166,10 @@ def _pairs(request: SyncRequest, card: ModelCard) -> tuple[str, ...]:
     return (request.text_pair,)
 
 
-def _card(request: SyncRequest, catalog: Catalog) -> ModelCard:
+def _card(request: SyncRequest, catalog: Catalog, *, text: str | None) -> ModelCard:
     if request.model is not None:
         return find(catalog, request.model)
-    if isinstance(request.input_data, str):
+    if text is not None:
         return catalog.models[catalog.default]
     card = catalog.default_tensor
     if card is None:

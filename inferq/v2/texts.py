@@ -6,18 +6,18 @@ list of texts has the shape [n], or [n, 1] as many clients write it; an answer h
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from inferq.limits import MAX_INPUTS, MAX_TEXT
+from inferq.tensors.shortlist import ShortList
 from inferq.tensors.tensor import TensorError
 
 BYTES: Final = "BYTES"
 
 _LENGTH: Final = struct.Struct("<I")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_ALLOWED: Final = "must be a list of strings, flat or nested as the shape says"
 
 
 class Texts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,6 +30,14 @@ class Texts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def __repr__(self) -> str:
         # What a caller sent belongs in no log line.
         return f"Texts({self.name!r}, {list(self.shape)})"
+
+
+class _Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    text: str
+
+
+_flat: Final = ShortList(str, MAX_INPUTS)
+_nested: Final = ShortList(_Column, MAX_INPUTS)
 
 
 def rows_of(shape: Sequence[int]) -> int:
@@ -48,16 +56,18 @@ def read_json(raw: bytes | msgspec.Raw, shape: Sequence[int]) -> tuple[str, ...]
         TensorError: they are no strings, or more or fewer than the shape says.
     """
     try:
-        level: Any = msgspec.json.decode(raw, type=list[str | list[str]])
+        return _counted(list(_flat.decode(raw)), shape)
     except _UNREADABLE:
-        raise TensorError(_ALLOWED, field="data") from None
-    if len(shape) > 1 and any(isinstance(one, list) for one in level):
-        if not all(isinstance(one, list) and len(one) == 1 for one in level):
-            raise TensorError(_ALLOWED, field="data")
-        level = [one[0] for one in level]
-    if not all(isinstance(one, str) for one in level):
-        raise TensorError(_ALLOWED, field="data")
-    return _counted(level, shape)
+        pass
+    try:
+        if len(shape) > 1:
+            return _counted([one.text for one in _nested.decode(raw)], shape)
+    except _UNREADABLE:
+        pass
+    raise TensorError(
+        f"must be a list of {rows_of(shape)} strings, flat or nested as shape {list(shape)} says",
+        field="data",
+    )
 
 
 def read_bytes(raw: bytes, shape: Sequence[int]) -> tuple[str, ...]:

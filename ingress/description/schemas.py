@@ -12,7 +12,7 @@ import msgspec
 
 from inferq.breaker import State
 from inferq.jobs import BIRTHS, JobRecord, Result
-from inferq.limits import MAX_INPUTS
+from inferq.limits import MAX_INPUTS, MAX_TEXT
 from inferq.problems import Problem
 from inferq.results import LabelsResult, ValuesResult
 from inferq.v2 import answers, embeddings, requests, simple
@@ -111,6 +111,9 @@ _WEBHOOK: Final = {
 _BREAKER: Final[_Rules] = {"state": {"enum": sorted(State)}}
 _FRAME: Final[_Rules] = {"job_id": {"pattern": JOB_ID}, "seq": {"minimum": 1}}
 _IDS: Final = {"minItems": 1, "maxItems": MOST_JOB_IDS, "items": {"type": "string", "pattern": JOB_ID}}
+_LENGTHS: Final = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}
+_TEXT: Final = {**_LENGTHS, "pattern": NOT_BLANK}
+_ROW: Final = {"type": "array", "minItems": 1, "items": {"type": "number"}}
 _VALUES: Final = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}}
 # Each of the three of a job is another kind of input; only a text has a second one.
 _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -128,11 +131,13 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "text": {"pattern": NOT_BLANK},
         "text_pair": {"pattern": NOT_BLANK},
         "webhook": {"anyOf": [_WEBHOOK, {"const": ""}, {"type": "null"}]},
+        "input_data": _ROW,
     },
     "InputTensor": {"data": {"type": "array"}},
     "ModelInput": {"data": {"type": "array"}},
     "AnsweredTensor": {"data": {"type": "array"}},
-    "SyncRequest": {"input_data": {"pattern": NOT_BLANK}, "text_pair": {"pattern": NOT_BLANK}},
+    "SyncRequest": {"input_data": {"anyOf": [_TEXT, _ROW]}, "text_pair": {"pattern": NOT_BLANK}},
+    "EmbeddingRequest": {"input": {"anyOf": [_LENGTHS, {"type": "array", **_ENTRIES, "items": _LENGTHS}]}},
     "SyncAnswer": {
         "output_data": {
             "anyOf": [

@@ -51,8 +51,7 @@ def test_the_place_in_a_tensor_is_named(inputs: Any, pointer: str, said: str) ->
         ({}, "/text", "text is missing: it must be a string"),
         ({"text": "a", "inputs": [X]}, "/inputs", "inputs must not stand beside text"),
         ({"inputs": [X], "input_data": [1]}, "/input_data", "input_data must not stand beside inputs"),
-        ({"input_data": []}, "/input_data", "must be a list of numbers"),
-        ({"input_data": ["1"]}, "/input_data", "must be a list of numbers"),
+        ({"input_data": "[1]"}, "/input_data", "must be a list of numbers"),
         ({"input_data": 1}, "/input_data", "must be a list of numbers"),
     ],
 )

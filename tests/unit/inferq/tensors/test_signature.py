@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inferq.tensors.datatypes import Datatype
-from inferq.tensors.signature import Port, Signature, check, group_of, vector_tensor, zeros
+from inferq.tensors.signature import Port, Signature, check, group_of, read_vector, zeros
 from inferq.tensors.tensor import Tensor, TensorError
 
 IMAGE = Port(name="image", datatype=Datatype.FP32, shape=(None, 2, None))
@@ -72,10 +72,37 @@ def test_a_list_of_numbers_is_one_row() -> None:
     port = Port(name="x", datatype=Datatype.FP16, shape=(None, 2))
     signature = Signature(inputs=(port,), outputs=(OUT,), shared=True)
     assert signature.vector is port
-    tensor = vector_tensor([1.0, 2.0], port)
+    (tensor,) = read_vector(b"[1, 2.0]", signature, max_bytes=4)
     assert (tensor.name, tensor.shape, tensor.data) == ("x", (1, 2), b"\x00\x3c\x00\x40")
-    with pytest.raises(TensorError, match="FP16"):
-        vector_tensor([1e9, 2.0], port)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"[1e9, 2]", "FP16"), (b"[1, 2, 3]", "must fit .-1, 2."), (b"[1]", "must fit .-1, 2."),
+        (b"[]", "must be a list of numbers"), (b"[true, 1]", "must be a list of numbers"),
+        (b'["1", "2"]', "must be a list of numbers"), (b"[[1, 2]]", "must be a list of numbers"),
+        (b"[1, NaN]", "must be a list of numbers"), (b"[1, 2", "must be a list of numbers"),
+        (b"[1, 2" + b" " * 262_144 + b"]", "at most 3 bytes together"),
+        (b"[1" + b",1" * 200_000 + b"]", "must be at most 2 numbers"),
+    ],
+)  # fmt: skip  # bodies side by side
+def test_a_row_that_is_refused(raw: bytes, said: str) -> None:
+    """As many numbers as the graph takes, and nothing else; a long list is not even decoded."""
+    port = Port(name="x", datatype=Datatype.FP16, shape=(None, 2))
+    with pytest.raises(TensorError, match=said):
+        read_vector(raw, Signature(inputs=(port,), outputs=(OUT,), shared=True), max_bytes=3)
+
+
+def test_a_row_of_any_length_is_as_long_as_its_bytes_may_be() -> None:
+    """Where the graph has a free axis, the limit of bytes says how many numbers there may be."""
+    port = Port(name="x", datatype=Datatype.FP32, shape=(None, None))
+    signature = Signature(inputs=(port,), outputs=(OUT,), shared=True)
+    long = b"[1" + b",1" * 199_999 + b"]"
+    (tensor,) = read_vector(long, signature, max_bytes=800_000)
+    assert tensor.shape == (1, 200_000)
+    with pytest.raises(TensorError, match="must be at most 199999 numbers"):
+        read_vector(long, signature, max_bytes=799_999)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +118,8 @@ def test_what_takes_no_list_of_numbers(port: Port) -> None:
     """Another type, other axes."""
     assert Signature(inputs=(port,), outputs=(OUT,), shared=True).vector is None
     assert BOTH.vector is None
+    with pytest.raises(TensorError, match="must not be a row of numbers: the model takes image FP32"):
+        read_vector(b"[1]", BOTH, max_bytes=100)
 
 
 def test_zeros_to_warm_up_with() -> None:

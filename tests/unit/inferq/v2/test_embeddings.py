@@ -36,6 +36,8 @@ def test_one_text_or_several(given: Any, texts: tuple[str, ...]) -> None:
         ({"model": "e5"}, "input is missing"), ({"input": "a"}, "model is missing"),
         ({"input": [], "model": "e5"}, "input"),
         ({"input": [1, 2], "model": "e5"}, "input must be a string of 1 to 2000"),
+        ({"input": ["a"] * 257, "model": "e5"}, "or a list of 1 to 256 of them"),
+        ({"input": [], "model": "e5"}, "or a list of 1 to 256 of them"),
         ({"input": " ", "model": "e5"}, "white"),
         ({"input": "a", "model": "e5", "encoding_format": "int8"}, "encoding_format must be float or base64"),
         ({"input": "a", "model": "e5", "dimensions": 256}, "dimensions must be left out"),

@@ -36,6 +36,8 @@ def test_texts_in_json(data: object, shape: list[int]) -> None:
     [
         (b'["a"]', [2]), (b'["a", 1]', [2]), (b'"a"', [1]), (b"[", [1]), (b'["a", ["b"]]', [2, 1]),
         (b'[["a", "b"]]', [1, 1]), (b'[["a"]]', [1]), (b"[null]", [1]), (b'["\xff"]', [1]), (b"[" * 9999, [1]),
+        (b"[" + b'"a",' * MAX_INPUTS + b'"a"]', [MAX_INPUTS]),
+        (b"[" + b'["a"],' * MAX_INPUTS + b'["a"]]', [MAX_INPUTS, 1]),
     ],
 )  # fmt: skip  # values side by side
 def test_other_json_is_refused(data: bytes, shape: list[int]) -> None:

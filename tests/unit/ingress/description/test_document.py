@@ -13,6 +13,7 @@ import pytest
 import schemathesis
 
 from inferq import errors, problems
+from inferq.catalog import ModelCard, Task
 from inferq.errors import HttpError
 from inferq.heartbeats import BatchTotals, CacheTotals
 from inferq.jobs import FINAL, JobRecord
@@ -20,6 +21,8 @@ from inferq.keyring import KeyRing
 from inferq.server import Checks
 from inferq.snapshots import snapshot
 from inferq.telemetry import Metrics
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.signature import Port, Signature
 from inferq.v2 import embeddings, simple
 from inferq.v2 import requests as calls
 from inferq.v2.routes import SyncRoutes
@@ -42,12 +45,20 @@ from ingress.statistics import (
     RoutingFigures,
     Statistics,
 )
+from ingress.tensors import tensors_of
 from tests.described import Described
 
 DOCUMENT = document()
 DESCRIBED = Described(DOCUMENT)
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 WEBHOOK: dict[str, Any] = DOCUMENT["webhooks"]["jobEnded"]
+FLOATS: Final = Port(name="x", datatype=Datatype.FP32, shape=(None, None))
+ROW: Final = ModelCard(
+    name="row",
+    spec="row",
+    task=Task.TENSOR,
+    signature=Signature(inputs=(FLOATS,), outputs=(FLOATS,), shared=True),
+)
 
 
 def references(value: Any) -> Iterator[str]:
@@ -83,9 +94,11 @@ def valid(name: str, value: Any) -> bool:
 
 
 def decodes(text: bytes) -> bool:
-    """Say whether the decoder takes a body."""
+    """Say whether the decoder takes a body; a row of numbers is decoded once its model is known."""
     try:
-        requests.decode(text)
+        request = requests.decode(text)
+        if request.kind == "input_data":
+            tensors_of(request, ROW, max_bytes=100)
     except errors.InvalidRequest:
         return False
     return True
