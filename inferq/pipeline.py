@@ -26,7 +26,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from inferq.connection import Argument, Connection, open_connection, target
 
 
-class Gate(Protocol):
+class CallGate(Protocol):
     """What lets calls through, or not: a circuit breaker."""
 
     def enter(self) -> int:
@@ -55,7 +55,7 @@ class Pipeline:
     """
 
     def __init__(
-        self, url: str, *, connect_timeout_s: float, reply_timeout_s: float, gate: Gate | None = None
+        self, url: str, *, connect_timeout_s: float, reply_timeout_s: float, gate: CallGate | None = None
     ) -> None:
         self._target = target(url)
         self._gate = gate
@@ -111,20 +111,6 @@ class Pipeline:
             if isinstance(reply, RedisError):
                 raise reply
         return replies
-
-    async def transaction(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Run commands in one MULTI; nothing of another caller comes in between.
-
-        Raises:
-            ConnectionLost, OSError, TimeoutError: Redis is away.
-            RedisError: Redis refused a command. Refused before EXEC, nothing was run; in it, all others were.
-        """
-        replies = await self.call_all([("MULTI",), *commands, ("EXEC",)])
-        results: list[Any] = replies[-1]
-        for result in results:
-            if isinstance(result, RedisError):
-                raise result
-        return results
 
     async def close(self) -> None:
         """End the connection; later calls raise."""
@@ -186,7 +172,7 @@ class Pipeline:
         return self._connection
 
 
-def _judge(gate: Gate, ticket: int, error: BaseException) -> None:
+def _judge(gate: CallGate, ticket: int, error: BaseException) -> None:
     """Bring back the ticket of a call that raised."""
     if isinstance(error, ConnectionLost | OSError | TimeoutError):
         gate.failed(ticket)

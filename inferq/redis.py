@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from inferq.errors import OperatorError, Unavailable, first_line
-from inferq.pipeline import Gate, Pipeline
+from inferq.pipeline import CallGate, Pipeline
 from inferq.redaction import redact
 from inferq.scripts import Script
 
@@ -61,15 +61,15 @@ class _SecureSending(_Sending, SSLConnection):
 class Client(Redis):
     """redis-py's commands, sent through a `Pipeline`: one connection, one write per loop tick for all callers.
 
-    Not for commands that wait in the server: they would hold up everybody. `connect_waiting` is for those.
+    Not for commands that wait in the server: they would hold up everybody.
     """
 
-    def __init__(self, url: str, *, reply_timeout_s: float, gate: Gate | None = None) -> None:
+    def __init__(self, url: str, *, reply_timeout_s: float, gate: CallGate | None = None) -> None:
         # First, as it says in our words what is wrong with a URL.
         self.commands = Pipeline(
             url, connect_timeout_s=CONNECT_TIMEOUT_S, reply_timeout_s=reply_timeout_s, gate=gate
         )
-        super().__init__(connection_pool=_pool(url, max_connections=1, reply_timeout_s=reply_timeout_s))
+        super().__init__(connection_pool=_pool(url, reply_timeout_s=reply_timeout_s))
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command and read its reply as redis-py does; raises what `Pipeline.call` raises."""
@@ -85,7 +85,7 @@ class Client(Redis):
         await super().aclose(close_connection_pool=True)
 
 
-def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S, gate: Gate | None = None) -> Client:
+def connect(url: str, *, reply_timeout_s: float = REPLY_TIMEOUT_S, gate: CallGate | None = None) -> Client:
     """Make a client; nothing is sent before the first command, and all through the ``gate``, if there is one."""
     return Client(url, reply_timeout_s=reply_timeout_s, gate=gate)
 
@@ -109,15 +109,10 @@ async def check_login(url: str) -> None:
         await client.aclose()
 
 
-def connect_waiting(url: str, *, reply_timeout_s: float) -> Redis:
-    """Make a client for commands that wait in the server, as a blocking read does."""
-    return Redis.from_pool(_pool(url, max_connections=2, reply_timeout_s=reply_timeout_s))
-
-
-def _pool(url: str, *, max_connections: int, reply_timeout_s: float) -> BlockingConnectionPool:
+def _pool(url: str, *, reply_timeout_s: float) -> BlockingConnectionPool:
     pool = BlockingConnectionPool.from_url(
         url,
-        max_connections=max_connections,
+        max_connections=1,
         timeout=REPLY_TIMEOUT_S,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         socket_timeout=reply_timeout_s,

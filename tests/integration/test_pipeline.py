@@ -17,7 +17,7 @@ from inferq.connection import target
 from inferq.errors import OperatorError, Unavailable
 from inferq.pipeline import Pipeline
 from inferq.ports import LOOPBACK
-from inferq.redis import connect, connect_waiting, evaluate, translated
+from inferq.redis import connect, evaluate, translated
 from inferq.scripts import Script
 from inferq.subscription import open_subscription
 from inferq.valkey import EmbeddedValkey
@@ -281,30 +281,6 @@ async def test_a_redis_that_is_full_is_named(locked: str) -> None:
         await redis.aclose()
 
 
-async def test_a_transaction_raises_what_was_refused(pipeline: Pipeline) -> None:
-    """A transaction returns its replies; an error before EXEC undoes all, one within EXEC is raised."""
-    await pipeline.call("SET", "pipeline-exec", "x")
-    assert await pipeline.transaction([("GET", "pipeline-exec"), ("PING",)]) == [b"x", b"PONG"]
-    with pytest.raises(ResponseError, match="not an integer"):
-        await pipeline.transaction([("INCR", "pipeline-exec"), ("SET", "pipeline-exec", "y")])
-    assert await pipeline.call("GET", "pipeline-exec") == b"y"
-    with pytest.raises(ResponseError):
-        await pipeline.transaction([("SET", "pipeline-exec", "z"), ("NO-SUCH-COMMAND",)])
-    assert await pipeline.call("GET", "pipeline-exec") == b"y"
-
-
-async def test_nobody_comes_between_a_transaction(pipeline: Pipeline) -> None:
-    """Transactions and calls issued together each get their own replies."""
-    await pipeline.call("DEL", "pipeline-between")
-    increment = ("INCR", "pipeline-between")
-    results = await asyncio.gather(
-        *(pipeline.transaction([increment, increment]) for _ in range(10)),
-        *(pipeline.call(*increment) for _ in range(5)),
-    )
-    assert results[:10] == [[2 * turn + 1, 2 * turn + 2] for turn in range(10)]
-    assert results[10:] == [21, 22, 23, 24, 25]
-
-
 async def test_order_is_kept_and_a_tick_is_one_write() -> None:
     """What callers issue within one tick arrives as one chunk, in the order of the calls."""
     async with stubbed(ok_for_each) as (stub, url), pipelined(url) as pipeline:
@@ -394,7 +370,7 @@ def test_a_target_does_not_show_its_password() -> None:
 def test_tls_is_what_redis_py_makes_of_the_url(query: str) -> None:
     """Certificate and name are checked unless the URL says otherwise, as over the connections of redis-py."""
     url = f"rediss://h{query}"
-    pool = connect_waiting(url, reply_timeout_s=1.0).connection_pool
+    pool = connect(url).connection_pool
     theirs = pool.connection_class(**pool.connection_kwargs)
     assert isinstance(theirs, SSLConnection)
     expected, context = theirs.ssl_context.get(), target(url).tls

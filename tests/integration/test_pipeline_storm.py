@@ -54,7 +54,7 @@ async def _call(pipeline: Pipeline, caller: int, heard: Counter[str]) -> None:
                     replies = await pipeline.call_many([("ECHO", own + b"a"), ("ECHO", own + b"b")])
                     assert replies == [own + b"a", own + b"b"]
                 case _:
-                    assert await pipeline.transaction([("ECHO", own), ("ECHO", own)]) == [own, own]
+                    assert await pipeline.call_all([("ECHO", own), ("ECHO", own)]) == [own, own]
         except (ConnectionLost, OSError):
             heard["lost"] += 1
         else:
