@@ -220,6 +220,23 @@ def first_of(error: BaseException) -> BaseException:
     return error
 
 
+def forget_frames(error: BaseException) -> None:
+    """Let go of what the tracebacks of an error hold, and of those that it came from.
+
+    Their frames hold the tasks and inputs of a call, which hold the error: that would last until the collector comes.
+    They are not cleared: an error may be that of several calls, and to clear a frame of one that goes on ends it.
+    """
+    left, seen = [error], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = None
+        inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        left += [other for other in (one.__cause__, one.__context__, *inner) if other is not None]
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, at most 300 characters; its class's name where it has no text."""
     text = str(error).strip() or type(error).__name__

@@ -6,7 +6,6 @@ the backend sees to it that nothing more is computed for him.
 
 import asyncio
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,7 +22,7 @@ from inferq.apikeys import Caller
 from inferq.background import end
 from inferq.cachecontrol import wants_cached
 from inferq.catalog import ModelCard, find
-from inferq.errors import HttpError, ModelNotFound, TimedOut, Unavailable
+from inferq.errors import HttpError, ModelNotFound, TimedOut, Unavailable, forget_frames
 from inferq.gate import Gate
 from inferq.keyring import KeyRing, the_one
 from inferq.limits import JSON_BYTES_A_BYTE, MOST_BODY_BYTES
@@ -118,9 +117,8 @@ class SyncRoutes:
                 response = await work(request)
             except HttpError as error:
                 response = form.refusal(error)
-                # The frames of its traceback hold the task that holds it, and with it all that was sent: let them go
-                # now, and not when the collector comes.
-                traceback.clear_frames(error.__traceback__)
+                # With them goes all that was sent.
+                forget_frames(error)
             except bodies.Disconnected:
                 # Nobody reads it.
                 response = Response(status_code=499)

@@ -1,6 +1,8 @@
 """Synchronous calls over HTTP: through the pipeline, and on a batcher past the queue."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 
 from inferq.catalog import Catalog, ModelCard, Task
-from inferq.errors import HttpError, Unauthorized
+from inferq.errors import HttpError, Unauthorized, Unavailable, first_of
 from inferq.jobs import Status, decode_record
 from inferq.keyring import KeyRing
 from inferq.messages import decode_job
@@ -323,6 +325,7 @@ class Echo:
         card = ModelCard(name="m", spec="m", task=Task.TEXT)
         self.catalog = Catalog(default="m", models={"m": card})
         self._error = error
+        self.calls: list[weakref.ref[Call]] = []
 
     async def complaint(self) -> str:
         """Say that nothing is wrong."""
@@ -334,7 +337,21 @@ class Echo:
 
     async def answers(self, call: Call, caller: Any) -> list[Answer]:
         """Fail."""
+        self.calls.append(weakref.ref(call))
         raise self._error
+
+
+class Several(Echo):
+    """A backend of whose jobs for a call one fails."""
+
+    async def answers(self, call: Call, caller: Any) -> list[Answer]:
+        """Fail as the first one does."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(super().answers(call, caller))
+        except ExceptionGroup as group:
+            raise first_of(group) from None
+        raise AssertionError("it failed")
 
 
 class Closed:
@@ -345,9 +362,10 @@ class Closed:
         raise Unauthorized(f"no {method}")
 
 
-def routes(error: Exception, visitors: Any = None) -> httpx.AsyncClient:
+def routes(error: Exception, visitors: Any = None, *, backend: Echo | None = None) -> httpx.AsyncClient:
     """Return a client of the routes before a backend."""
-    made = SyncRoutes(Echo(error), KeyRing(""), Metrics(), max_input_bytes=1000, visitors=visitors)
+    behind = backend or Echo(error)
+    made = SyncRoutes(behind, KeyRing(""), Metrics(), max_input_bytes=1000, visitors=visitors)
     transport = httpx.ASGITransport(Starlette(routes=made.routes()))
     return httpx.AsyncClient(transport=transport, base_url="http://a")
 
@@ -361,6 +379,31 @@ async def test_a_fault_of_ours_says_nothing_of_itself() -> None:
         assert (response.status_code, response.json()) == (
             500, {"error": "the fault is ours; it is in the log"},
         )  # fmt: skip  # one answer
+
+
+async def test_calls_that_fail_together_are_all_told() -> None:
+    """One error may be that of many: each gets its answer."""
+    error = Unavailable("Redis is away")
+    async with routes(error) as client:
+        replies = await asyncio.gather(
+            *(client.post("/infer", json={"input_data": f"text {number}"}) for number in range(8)),
+            *(client.post("/v2/models/m/infer", json=text_call([f"text {number}"])) for number in range(8)),
+        )
+    assert [reply.status_code for reply in replies] == [503] * 16
+
+
+@pytest.mark.parametrize("kind", [Echo, Several])
+async def test_a_call_that_failed_is_let_go_of(kind: type[Echo]) -> None:
+    """Nothing of what it sent is held until the collector comes."""
+    error = Unavailable("Redis is away")
+    backend = kind(error)
+    gc.disable()
+    try:
+        async with routes(error, backend=backend) as client:
+            assert (await client.post("/infer", json={"input_data": "a text"})).status_code == 503
+        assert [call() for call in backend.calls] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_visitors_are_judged_first() -> None:

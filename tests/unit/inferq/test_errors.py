@@ -32,6 +32,7 @@ from inferq.errors import (
     UnsupportedMediaType,
     first_line,
     first_of,
+    forget_frames,
 )
 
 ANSWERS: list[tuple[type[HttpError], int, str, bool]] = [
@@ -162,3 +163,16 @@ def test_the_first_error_of_a_group_is_found_however_deep() -> None:
 def test_an_error_goes_on_one_line(error: Exception, line: str) -> None:
     """What a library says may be long, be empty, or fill many lines."""
     assert first_line(error) == line
+
+
+def test_an_error_lets_go_of_its_frames() -> None:
+    """Of its own, of those of what it came from, and of those of a group, though they hold each other."""
+    inner, cause = ValueError("inner"), KeyError("cause")
+    group = ExceptionGroup("both", [inner])
+    for one in (inner, cause, group):
+        with pytest.raises(type(one)):
+            raise one
+    inner.__context__, inner.__cause__ = group, cause
+    assert all(one.__traceback__ is not None for one in (inner, cause, group))
+    forget_frames(inner)
+    assert [one.__traceback__ for one in (inner, cause, group)] == [None, None, None]
