@@ -70,11 +70,11 @@ async function ask() {
   }
   failures += 1;
   const last = samples.at(-1);
-  const stale = last ? ` What is shown is of ${new Date(last.at).toLocaleTimeString()}.` : "";
+  const stale = last ? `These figures are of ${new Date(last.at).toLocaleTimeString()}; they are` : "They are";
   // The short form needs nothing that could be away.
   const short = answer.status === 503 ? await call("stats") : null;
   if (short?.ok) show_standing(overview(short.body));
-  told("waiting", "no answer", `${fault(answer.problem)}.${stale} It is asked for again by itself.`);
+  told("waiting", "no answer", `${fault(answer.problem)}. ${stale} asked for again by themselves.`);
   next(wait_s(Math.min(failures, 4), answer.retry_after_s) * 1000);
 }
 
