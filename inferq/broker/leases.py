@@ -8,14 +8,12 @@ consumers without one and takes over what they held, so a dead one's jobs run ag
 from collections.abc import Sequence
 from typing import Final
 
-from inferq.broker.stream_scripts import CLAIM, GIVE_BACK
+from inferq.broker.stream_scripts import CLAIM, GIVE_BACK, NOBODY
 from inferq.names import GROUP, Names
 from inferq.redis import Client, evaluate, evaluate_many
 
 LEASE_MS: Final = 5_000
 RENEW_S: Final = 1.0
-# A consumer that never has a lease: what is assigned to it is free for the next one who looks.
-NOBODY: Final = "nobody"
 
 # Its id and its fields, name by value, as Redis answers; without fields when it was deleted.
 Entry = tuple[bytes, list[bytes] | None]

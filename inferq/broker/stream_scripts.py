@@ -1,15 +1,25 @@
 """The Lua scripts of the queue in Redis Streams, each one atomic step; those of the record are in `inferq.scripts`."""
 
+from typing import Final
+
 from inferq.scripts import Script, record_script
 
-_WAITING = """
+# A consumer that never has a lease: what is assigned to it is free for the next one who looks.
+NOBODY: Final = "nobody"
+
+# What was given back is nobody's, and waits as what is new does.
+_WAITING = f"""
 local function waiting(stream, group)
   local pending = redis.pcall('XPENDING', stream, group)
   if pending.err then
     redis.call('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
     return redis.call('XLEN', stream)
   end
-  return redis.call('XLEN', stream) - pending[1]
+  local held = pending[1]
+  for _, one in ipairs(pending[4] or {{}}) do
+    if one[1] == '{NOBODY}' then held = held - one[2] end
+  end
+  return redis.call('XLEN', stream) - held
 end
 """
 
@@ -215,7 +225,7 @@ return 1
 """,
 )
 
-# KEYS: streams... ARGV: group. -> for each what waits: entries that no living consumer was given yet.
+# KEYS: streams... ARGV: group. -> for each what waits: entries that no consumer was given, or that one gave back.
 DEPTHS = Script(
     text=_WAITING
     + """

@@ -1,7 +1,8 @@
 """The queue in Redis Streams: record and entry in one atomic step, a consumer group, leases.
 
 An entry that was given to a batcher stays pending under its name until it is acked and deleted. What waits is what is
-left: length less pending. See `inferq.broker.leases` for whose entries may be taken over, and when.
+left: length less pending, and what was given back, which is pending under the name of nobody. See
+`inferq.broker.leases` for whose entries may be taken over, and when.
 """
 
 import asyncio

@@ -20,8 +20,8 @@ export class Answer {
     this.label = el("span", { className: "label" });
     this.score = el("span", { className: "score" });
     this.total = el("span", { className: "total" });
-    // What may have more than one label to tell has its room from the start.
-    this.roomy = !["single_label", ""].includes(answers);
+    // What has, or may have, more than one label to tell has its room from the start.
+    this.roomy = answers !== "single_label";
     this.brief = el("summary", {});
     this.rest = el("dl", { className: "rest" });
     this.more = el("details", { hidden: true }, this.brief, this.rest);
@@ -35,7 +35,8 @@ export class Answer {
       this.rows.set(key, row);
       stages.append(row);
     }
-    this.company = el("p", { className: "company" });
+    this.whom = el("span", {});
+    this.company = el("p", { className: "company" }, this.whom);
     this.late = "";
     this.tracing = el("div", { className: "tracing" }, this.picture, stages);
     this.trouble = el("p", { className: "trouble", hidden: true });
@@ -101,7 +102,7 @@ export class Answer {
   /** Show with whom the line was run; `all` are the forward passes of its turn. */
   show_company(all) {
     const said = this.with_whom(all);
-    if (said.map((part) => part.textContent ?? part).join("") !== this.company.textContent) this.company.replaceChildren(...said);
+    if (said.map((part) => part.textContent ?? part).join("") !== this.whom.textContent) this.whom.replaceChildren(...said);
   }
 
   with_whom(all) {

@@ -74,6 +74,7 @@ function send(texts) {
   const turn = add_turn(current, texts, Date.now());
   shelf.keep(current);
   drop_old();
+  views.forEach((view) => view.settle());
   show_turns();
   show_page();
   at("scroll").scrollTop = at("scroll").scrollHeight;

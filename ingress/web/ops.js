@@ -18,6 +18,7 @@ const EVERY_MS = 2_000;
 let samples = [];
 let batchers = [];
 let routing = null;
+let histogram = { count: 0, size_histogram: {} };
 /** The models without a batcher; null where there is one model alone, so that nobody need ask. */
 let unserved = [];
 let timer = null;
@@ -38,8 +39,8 @@ function start() {
   }
   // What nobody looks at need not be asked for.
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && next(0));
-  show_charts();
-  draw_bars(at("sizes"), [], "No batch has run yet.");
+  addEventListener("resize", show_pictures);
+  show_pictures();
   if (place.keyed && !key()) {
     told("refused", "no key");
     ask_key();
@@ -69,11 +70,11 @@ async function ask() {
   }
   failures += 1;
   const last = samples.at(-1);
-  const stale = last ? ` What is shown is of ${new Date(last.at).toLocaleTimeString()}.` : "";
+  const stale = last ? `These figures are of ${new Date(last.at).toLocaleTimeString()}; they are` : "They are";
   // The short form needs nothing that could be away.
   const short = answer.status === 503 ? await call("stats") : null;
   if (short?.ok) show_standing(overview(short.body));
-  told("waiting", "no answer", `${fault(answer.problem)}.${stale} It is asked for again by itself.`);
+  told("waiting", "no answer", `${fault(answer.problem)}. ${stale} asked for again by themselves.`);
   next(wait_s(Math.min(failures, 4), answer.retry_after_s) * 1000);
 }
 
@@ -95,17 +96,18 @@ function show(stats) {
   routing = stats.routing;
   batchers = roster(batchers, stats.batchers, Date.now());
   samples = add(samples, { at: Date.now(), arrivals: queue.arrival_rate, ended: queue.drain_rate, depth: queue.depth });
-  show_charts();
+  histogram = batches;
+  show_pictures();
   show_tiles(tiles({ ...stats, batchers, unserved: unserved ?? [] }));
   show_standing(standing(stats));
-  draw_bars(at("sizes"), sizes(batches.size_histogram), sizes_text(batches));
   put(at("sizes-text"), sizes_text(batches));
   rows(at("latency"), latencies(stats.latency_ms));
   show_batchers();
   letters.counted(queue.dead);
 }
 
-function show_charts() {
+/** They are drawn for the room that they have. */
+function show_pictures() {
   const now = Date.now();
   const rates = [
     { name: "arrivals", style: "s-a", says: "arrivals a second" },
@@ -113,6 +115,7 @@ function show_charts() {
   ];
   draw_lines(at("rates"), samples, rates, now);
   draw_lines(at("depth"), samples, [{ name: "depth", style: "s-c", says: "jobs waiting" }], now, { whole: true });
+  draw_bars(at("sizes"), sizes(histogram.size_histogram), sizes_text(histogram));
 }
 
 function show_tiles(found) {
@@ -141,8 +144,7 @@ function show_batchers() {
       { "data-tone": tone(one.state) },
       el("p", {}, el("span", { className: "state", "data-tone": tone(one.state) }, one.state), " ", el("code", { title: one.id }, one.id)),
       el("p", { title: `${one.precision}, ${one.layout}` }, ...joined([one.fallback_reason ? el("span", { title: one.fallback_reason }, `${one.device} (no CUDA)`) : one.device, one.model, one.precision, one.layout])),
-      el("p", { className: "quiet" }, one.state === "gone" ? `last heard of ${moment(one.heard)}` : `last progress ${one.last_progress_s.toFixed(1)} s ago`),
-      el("p", { className: "quiet" }, one.state === "gone" ? "" : belongings(one, routing)),
+      ...(one.state === "gone" ? [`last heard of ${moment(one.heard)}`] : belongings(one, routing)).map((text) => el("p", { className: "quiet" }, text)),
     ),
   );
   // A list that was scrolled stays where it was, as long as it is as long.

@@ -29,7 +29,7 @@ export function told(found) {
   if (typeof found?.values === "object" && found.values) return values(found);
   if (Array.isArray(found?.embedding)) return embedding(found);
   if (Array.isArray(found?.outputs)) return tensors(found);
-  return { label: "done", tone: "", figure: "", brief: "Its answer is of a kind that this page does not show: the API has it.", rows: [] };
+  return { label: "done", tone: "", figure: "", brief: "Not shown here: the API has it.", rows: [["it has", line(Object.keys(found ?? {}))]] };
 }
 
 /** A number as people compare it: four digits that count. */
@@ -59,7 +59,7 @@ function values({ values: found, of }) {
 }
 
 function embedding({ embedding: found, of = found.length }) {
-  const rows = [["first", line(found.map(numeral), of, MOST)]];
+  const rows = [[of > MOST ? `first ${MOST}` : `all ${of}`, line(found.map(numeral), of, MOST)]];
   return { label: "embedding", tone: "", figure: "", brief: `${count(of, "dimension")}: ${line(found.map(numeral), of)}`, rows };
 }
 

@@ -2,6 +2,8 @@
 
 import { count, listed } from "./format.js";
 
+/** What a breaker leads to, where its own name would not say it. */
+const LEADS_TO = { engine: "its engine", redis: "Redis", broker: "RabbitMQ" };
 /** How many breakers are named, and how many shards of a model. */
 const MOST_NAMED = 12;
 const MOST_SHARDS = 8;
@@ -21,11 +23,11 @@ export function overview({ circuit_breakers }) {
   return [...unclosed(breakers), ...well(breakers)];
 }
 
-/** What is told of a batcher's shards, where routing is by hash, and of its cache. */
-export function belongings({ shards, cache }, routing) {
+/** What is told of a batcher's progress, where routing is by hash of its shards, and in a second line of its cache. */
+export function belongings({ last_progress_s, shards, cache }, routing) {
   const owned = routing?.routing === "hash" ? [count(shards.length, "shard")] : [];
   const found = cache.hit_rate === null ? "nothing looked up" : `${(cache.hit_rate * 100).toFixed(1)} % found`;
-  return [...owned, `cache ${cache.size.toLocaleString("en")} kept, ${found}`].join(" · ");
+  return [[`last progress ${last_progress_s.toFixed(1)} s ago`, ...owned].join(" · "), `cache ${cache.size.toLocaleString("en")} kept, ${found}`];
 }
 
 function unclosed(breakers) {
@@ -38,10 +40,11 @@ function unclosed(breakers) {
 
 function breaker({ name, node, state, failures, half_open_in_s }) {
   const so_far = `${count(failures, "failure")} so far`;
-  if (state !== "open") return { tone: "warn", text: `${name} of ${node} is half-open, being tried: ${so_far}.` };
+  const which = `The breaker of ${node} to ${LEADS_TO[name] ?? name}`;
+  if (state !== "open") return { tone: "warn", text: `${which} is half-open, being tried: ${so_far}.` };
   // The short form does not say when.
   const when = half_open_in_s === undefined ? "" : `, tries again in ${Math.ceil(half_open_in_s)} s`;
-  return { tone: "bad", text: `${name} of ${node} is open${when}: ${so_far}.` };
+  return { tone: "bad", text: `${which} is open${when}: ${so_far}.` };
 }
 
 function unowned({ routing, shards, unowned: found }) {
@@ -55,8 +58,14 @@ function unowned({ routing, shards, unowned: found }) {
 
 function well(breakers, routing, batchers = []) {
   const closed = breakers.filter((one) => one.state === "closed").length;
-  const all = closed === breakers.length;
-  const circuits = breakers.length ? [{ tone: "", text: `Circuit breakers: ${all ? `all ${closed}` : `the other ${closed}`} closed.` }] : [];
+  const circuits = closed ? [{ tone: "", text: `${those(closed, breakers.length)} closed.` }] : [];
   if (routing?.routing !== "hash" || Object.keys(routing.unowned).length || !batchers.length) return circuits;
   return [...circuits, { tone: "", text: `Routing by hash: ${count(routing.shards, "shard")} a model, each with a batcher.` }];
+}
+
+/** The breakers that are closed, before the word for that. */
+function those(closed, all) {
+  if (closed < all) return closed === 1 ? "The other circuit breaker is" : `The other ${closed} circuit breakers are`;
+  if (all === 1) return "The circuit breaker is";
+  return all === 2 ? "Both circuit breakers are" : `All ${all} circuit breakers are`;
 }

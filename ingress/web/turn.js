@@ -27,6 +27,12 @@ export class TurnView {
       el("p", { className: "foot" }, this.took, this.countdown, this.now, this.stop, this.again),
     );
     this.show();
+    this.settle();
+  }
+
+  /** Give up the room below for what can come no more. That moves what is below: to be called when the reader does so, too. */
+  settle() {
+    this.element.toggleAttribute("data-settled", !this.sending()?.busy && !this.turn.lines.some((line) => unfinished(line) || unsent(line)));
   }
 
   /** Show the turn as it is now. */
@@ -70,7 +76,7 @@ export class TurnView {
     const open = this.turn.lines.filter(unfinished).length;
     if (left === all.lines) return "";
     if (open > 0) return `${all.answered} of ${count(all.lines, "line")} answered`;
-    if (all.run === 0) return "";
+    if (all.run === 0) return all.cached ? `${count(all.cached, "line")} from the cache, no forward pass` : "";
     const cached = all.cached ? `, ${all.cached} from the cache` : "";
     const others = all.others ? `, shared with ${count(all.others, "other job")}` : "";
     return `${count(all.run, "line")} took ${count(all.passes, "forward pass", "forward passes")}${others}${cached}`;

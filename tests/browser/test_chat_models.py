@@ -74,7 +74,10 @@ def test_an_answer_is_told_in_words(
             assert "{" not in page.locator("#turns").inner_text()
             assert violations(page) == []
             card.locator("summary").click()
-            expect(card.locator(".rest > div").first).to_be_visible()
+            expect(card.locator(".rest dd").first).to_be_visible()
+            # A name takes no more than half of what there is.
+            half = card.locator(".rest").evaluate("(one) => one.clientWidth") / 2
+            assert card.locator(".rest dd").first.evaluate("(one) => one.clientWidth") >= half - 12
             assert violations(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             picture(page, f"answer-{make.__name__}-{width}")

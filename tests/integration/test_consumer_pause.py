@@ -1,5 +1,9 @@
 """A consumer that pauses: others have the jobs, and it has its part again when it resumes."""
 
+import pytest
+
+from inferq.broker import Broker
+from inferq.errors import QueueFull
 from inferq.jobs import Priority
 from tests.deployment import Deployment, Inbox
 from tests.proxy import proxied
@@ -32,6 +36,36 @@ async def test_a_paused_consumer_leaves_jobs_to_others(either: Deployment) -> No
         return {*anew} <= set(inbox.ids)
 
     await eventually(all_came, 20.0, what="delivery after the pause")
+
+
+async def test_what_is_given_back_waits(either: Deployment) -> None:
+    """It is counted as what waits while nobody takes it, and once it is taken again no more."""
+    broker, inbox = await either.broker(), Inbox()
+    consumer = await either.consumer(broker, inbox, prefetch=8)
+    await inbox.receives(*await either.accepted(broker, 4))
+    await consumer.pause()
+    await eventually(lambda: depth_is(broker, 0), what="nothing that waits")
+    await consumer.give_back(inbox.got[1:])
+    await eventually(lambda: depth_is(broker, 3), what="three that wait")
+    await consumer.resume()
+    await eventually(lambda: len(inbox.got) == 7, 20.0, what="the three again")
+    await eventually(lambda: depth_is(broker, 0), what="nothing that waits")
+
+
+async def test_what_is_given_back_counts_against_the_limit(streams: Deployment) -> None:
+    """A queue that is full of it takes no more."""
+    broker, inbox = await streams.broker(limit_jobs=4), Inbox()
+    consumer = await streams.consumer(broker, inbox, prefetch=8)
+    await inbox.receives(*await streams.accepted(broker, 4))
+    await consumer.pause()
+    await consumer.give_back(inbox.got)
+    with pytest.raises(QueueFull):
+        await streams.accepted(broker, 1)
+
+
+async def depth_is(broker: Broker, jobs: int) -> bool:
+    """Say whether so much waits."""
+    return await broker.depth() == jobs
 
 
 async def test_what_is_held_through_a_pause_is_settled_after_it(either: Deployment) -> None:

@@ -31,6 +31,7 @@ test("an embedding has its number of dimensions and its first numbers, also when
   assert.deepEqual(slim(kept), kept);
   const found = told(kept);
   assert.deepEqual([found.label, found.figure, found.brief], ["embedding", "", "384 dimensions: 0, 0.001, 0.002, 0.003, 0.004, 0.005, …"]);
+  assert.equal(found.rows[0][0], `first ${MOST}`);
   assert.ok(found.rows[0][1].endsWith("0.031, …"));
   assert.equal(told({ embedding: [1, 2], truncated: false }).brief, "2 dimensions: 1, 2");
 });
