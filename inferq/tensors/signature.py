@@ -13,6 +13,7 @@ Rules:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inferq.plurals import counted
 from inferq.tensors.datatypes import FLOATS, LAYOUTS, Datatype
 from inferq.tensors.jsondata import pack_values
 from inferq.tensors.tensor import Tensor, TensorError, check_bytes, count_of
@@ -102,6 +103,9 @@ def vector_tensor(values: Sequence[float], port: Port) -> Tensor:
     Raises:
         TensorError: there are none, more or fewer than it has, or one does not fit its type.
     """
+    wanted = port.shape[1] if port.shape else None
+    if wanted is not None and len(values) != wanted:
+        raise TensorError(f"must be {counted(wanted, 'number')}, and there are {len(values)}")
     shape = (1, len(values))
     return Tensor(
         name=port.name, datatype=port.datatype, shape=shape, data=pack_values(values, port.datatype, shape)
@@ -122,7 +126,7 @@ def zeros(signature: Signature, rows: int, *, free: int = 1) -> tuple[Tensor, ..
 def _check_port(tensor: Tensor, port: Port) -> None:
     assert port.shape is not None, "an input has a shape"
     if tensor.datatype is not port.datatype:
-        raise TensorError(f"must be {port.datatype}", field="datatype")
+        raise TensorError(f"must be {port.datatype}, not {tensor.datatype}", field="datatype")
     fits = len(tensor.shape) == len(port.shape) and all(
         axis >= 1 and wanted in (None, axis) for axis, wanted in zip(tensor.shape, port.shape, strict=True)
     )
