@@ -85,7 +85,7 @@ def test_a_record_without_outputs_is_an_error() -> None:
     results: list[dict[str, Any]] = [text, {"outputs": [{}]}, {}]
     for result in results:
         with pytest.raises(
-            JobFailed, match="gave no tensors, but (label, score, scores, truncated|outputs|nothing)$"
+            JobFailed, match=r"gave no tensors, but (label, score, scores, truncated|outputs|nothing)$"
         ):
             outputs_of(decode_record(msgspec.json.encode({**RECORD, "result": result})))
     with pytest.raises(JobExpired):
