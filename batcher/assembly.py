@@ -84,6 +84,7 @@ async def assemble(
     loaded = await engine.start()
     _log.info(
         "batcher.model_loaded",
+        model=settings.serves or settings.model_name,
         digest=loaded.digest[:16],
         device=loaded.device,
         precision=settings.precision,

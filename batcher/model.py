@@ -18,11 +18,12 @@ import numpy as np
 from batcher.layout import Layout, LayoutRefused
 from batcher.memory import available_bytes, peak_bytes, resident_bytes
 from batcher.providers import WHOLE, GpuShare
+from batcher.runtimewords import said_by_runtime
 from batcher.session import OnnxSession, Session, load_runtime
 from batcher.simulated import SimulatedModel, ordered
 from batcher.wire import Ids, Logits
 from inferq.cpus import available_cpus
-from inferq.errors import OperatorError, first_line
+from inferq.errors import OperatorError
 from inferq.head import CHOICE_FILE, SINGLE_LABEL, Head, Kind
 from inferq.modelfolder import ModelFolder, precision_file
 from inferq.modelspec import ModelSpec
@@ -233,7 +234,7 @@ def _width(session: OnnxSession, folder: ModelFolder) -> int:
         shape = session.run(ones, ones).shape
     except Exception as error:
         # The runtime's exceptions have no common class of their own
-        raise OperatorError(f"{folder.path} does not run: {first_line(error)}") from error
+        raise OperatorError(f"{folder.path} does not run: {said_by_runtime(error)}") from error
     if len(shape) != 2 or shape[0] != 1 or not shape[1]:
         what = "vector" if folder.head.kind is Kind.EMBEDDING else "row of logits"
         raise OperatorError(

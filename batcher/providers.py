@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batcher.cuda import CPU, CUDA, Cause, Fault, fault, memory_limit, provider_options
+from batcher.runtimewords import said_by_runtime
 from inferq.errors import OperatorError, first_line
 from inferq.installing import install_extra, pip_uninstall
 
@@ -82,7 +83,7 @@ def open_session(
         return runtime.InferenceSession(graph, options, providers=[CPU]), reason
     except Exception as error:
         # The runtime's exceptions have no common class of their own
-        raise OperatorError(f"{path} does not load: {first_line(error)}") from error
+        raise OperatorError(f"{path} does not load: {said_by_runtime(error)}") from error
 
 
 def _on_gpu(

@@ -5,9 +5,10 @@ import time
 from typing import Any
 
 from batcher.rig import FREE_AXES
+from batcher.runtimewords import said_by_runtime
 from batcher.tensormodel import TensorModel
 from inferq.cpus import available_cpus
-from inferq.errors import OperatorError, first_line
+from inferq.errors import OperatorError
 from inferq.modelfolder import ModelFolder, digest, precision_file
 from inferq.precision import note
 from inferq.tensors.batching import share_out
@@ -79,7 +80,7 @@ def _tried(model: TensorModel, folder: ModelFolder) -> dict[str, Any]:
     assert reason is not None
     tried = ", ".join(map(str, FREE_AXES))
     raise OperatorError(
-        f"{folder.path} does not run on zeros, with free axes of {tried}: {first_line(reason)}"
+        f"{folder.path} does not run on zeros, with free axes of {tried}: {said_by_runtime(reason)}"
     ) from reason
 
 

@@ -54,12 +54,13 @@ _POLL_S: Final = 0.1
 class Urls:
     """Where a running pipeline is reached; ``management`` is the private RabbitMQ's, with user and password.
 
-    However many ingresses there are, ``metrics`` has one address for them.
+    However many ingresses there are, ``metrics`` has one address for them. ``serving`` names each batcher's model.
     """
 
     api: str
     notifier: str
     metrics: Mapping[str, str]
+    serving: Mapping[str, str] = field(default_factory=dict)
     management: str | None = None
     management_user: str = ""
     management_password: str = field(default="", repr=False)
@@ -91,6 +92,7 @@ class LocalPipeline:
         self._stack = AsyncExitStack()
         self._supervisors: dict[str, Supervisor] = {}
         self._services: list[ServiceChild] = []
+        self._serving: dict[str, str] = {}
         self._keeping: list[asyncio.Task[None]] = []
         self._rabbit: PrivateRabbit | None = None
         self._settings: Settings | None = None
@@ -122,6 +124,7 @@ class LocalPipeline:
             api=api,
             notifier=settings.stream_url,
             metrics={name: f"{base}/metrics" for name, base in {**bases, "ingress": api}.items()},
+            serving=self._serving,
             management=None if rabbit is None else rabbit.management_url,
             management_user=user,
             management_password=password,
@@ -238,6 +241,8 @@ class LocalPipeline:
             cures=away_cures(self._wanted),
         )
         self._services.append(service)
+        if place.module == "batcher":
+            self._serving[place.name] = place.settings.serves or place.settings.model_name
         self._supervise(place.name, service, service.stuck)
         return service
 

@@ -55,15 +55,24 @@ async def handled(_: Request, error: Exception) -> Response:
 
 
 def http(cure: str) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """Return a handler of what a router refuses; ``cure`` says where a path is to be found."""
+    """Return a handler of what a router refuses; ``cure`` says where a path is to be found.
 
-    async def answer(_: Request, error: Exception) -> Response:
+    Below `/v2` it is written as the Open Inference Protocol writes errors: its clients look for nothing else.
+    """
+
+    async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        write = _protocol if f"{request.url.path}/".startswith("/v2/") else plain
         if error.status_code == 405:
-            refusal = plain(405, "method_not_allowed", "Method not allowed", "this path takes other methods")
+            refusal = write(405, "method_not_allowed", "Method not allowed", "this path takes other methods")
             # The router joins a set, whose order is by chance.
             refusal.headers["allow"] = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
             return refusal
-        return plain(error.status_code, "not_found", "No such path", f"there is nothing at this path; {cure}")
+        return write(error.status_code, "not_found", "No such path", f"there is nothing at this path; {cure}")
 
     return answer
+
+
+def _protocol(status: int, _: str, title: str, detail: str) -> Response:
+    body = _encode({"error": f"{title}: {detail}"})
+    return Response(body, status_code=status, media_type="application/json")

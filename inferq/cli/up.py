@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -80,7 +81,7 @@ def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
         ("submit", f'POST {urls.api}/v1/infer with {{"text": "…"}}, or: {_submit(state_dir)}'),
         ("WebSocket", f"{urls.notifier}/ws/jobs/<job id>, or {urls.notifier}/ws for many"),
         ("events", f"{urls.api}/v1/jobs/<job id>/events"),
-        *(("metrics", f"{url}  ({name})") for name, url in urls.metrics.items()),
+        *(("metrics", f"{url}  ({_named(name, urls.serving)})") for name, url in urls.metrics.items()),
     ]
     if urls.management is not None:
         credentials = f"user {urls.management_user}, password {urls.management_password}"
@@ -90,6 +91,12 @@ def _print_urls(urls: Urls, keys: int, state_dir: Path) -> None:
         rows.append(("keys", f"{keys} may call, with the header Authorization: Bearer <key>"))
     lines = "".join(f"  {name:<10} {value}\n" for name, value in rows)
     typer.echo(f"inferq is up; Ctrl-C stops it\n{lines}", nl=False)
+
+
+def _named(service: str, serving: Mapping[str, str]) -> str:
+    """Name a service, and a batcher's model where there are several."""
+    model = serving.get(service) if len(set(serving.values())) > 1 else None
+    return f"{service}, {model}" if model else service
 
 
 def _submit(state_dir: Path) -> str:

@@ -118,7 +118,7 @@ def embedding_of(record: Record) -> Embedding:
     try:
         found = msgspec.convert(record.result, results.Embedding)
     except msgspec.ValidationError:
-        raise JobFailed("no_result", "the record holds no embedding", record=record) from None
+        raise JobFailed("no_result", no_result(record, "embedding"), record=record) from None
     return Embedding(
         embedding=found.embedding,
         truncated=found.truncated,
@@ -127,6 +127,11 @@ def embedding_of(record: Record) -> Embedding:
         timings=record.timings_ms,
         record=record,
     )
+
+
+def no_result(record: Record, wanted: str) -> str:
+    """Say what a model gave in place of what a call is for."""
+    return f"the model {record.model!r} gave no {wanted}, but {', '.join(record.result or {}) or 'nothing'}"
 
 
 def _labelled(record: Record) -> tuple[str, float, tuple[str, ...], dict[str, float], bool]:
@@ -142,7 +147,7 @@ def _labelled(record: Record) -> tuple[str, float, tuple[str, ...], dict[str, fl
             return *_best(found.scores), found.labels, found.scores, found.truncated
         case results.ValuesResult():
             return *_best(found.values), (), found.values, found.truncated
-    raise JobFailed("no_result", "the record holds no classification", record=record)
+    raise JobFailed("no_result", no_result(record, "labels"), record=record)
 
 
 def _best(scores: dict[str, float]) -> tuple[str, float]:

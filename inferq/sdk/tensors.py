@@ -12,6 +12,7 @@ from inferq.jobs import Status, Timings
 from inferq.results import TensorResult, decode_result
 from inferq.sdk.errors import BadRequest, JobFailed, of_record
 from inferq.sdk.records import Record, told
+from inferq.sdk.shapes import no_result
 from inferq.tensors.datatypes import LAYOUTS, Datatype
 from inferq.tensors.jsondata import write_values
 from inferq.tensors.tensor import Tensor, TensorError
@@ -93,7 +94,7 @@ def outputs_of(record: Record) -> Outputs:
     except ValueError:
         found = None
     if not isinstance(found, TensorResult):
-        raise JobFailed("no_result", "the record holds no outputs", record=record)
+        raise JobFailed("no_result", no_result(record, "tensors"), record=record)
     return Outputs(
         arrays={
             one.name: np.frombuffer(one.data, dtype=_dtype(one.datatype)).reshape(one.shape)

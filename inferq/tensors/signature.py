@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from inferq.plurals import counted
 from inferq.tensors.datatypes import FLOATS, LAYOUTS, Datatype
 from inferq.tensors.jsondata import read_row
 from inferq.tensors.tensor import Tensor, TensorError, check_bytes, count_of
@@ -109,8 +110,10 @@ def read_vector(raw: bytes | msgspec.Raw, signature: Signature, *, max_bytes: in
         taken = ", ".join(one.text for one in signature.inputs)
         raise TensorError(f"must not be a row of numbers: the model takes {taken}")
     assert port.shape is not None, "a vector has a shape"
-    most = port.shape[1] or max_bytes // LAYOUTS[port.datatype].size_bytes
-    count, data = read_row(raw, port.datatype, most)
+    wanted = port.shape[1]
+    count, data = read_row(raw, port.datatype, wanted or max_bytes // LAYOUTS[port.datatype].size_bytes)
+    if wanted not in (None, count):
+        raise TensorError(f"must be {counted(wanted, 'number')}, and there are {count}")
     tensor = Tensor(name=port.name, datatype=port.datatype, shape=(1, count), data=data)
     return check([tensor], signature, max_bytes=max_bytes)
 
@@ -129,7 +132,7 @@ def zeros(signature: Signature, rows: int, *, free: int = 1) -> tuple[Tensor, ..
 def _check_port(tensor: Tensor, port: Port) -> None:
     assert port.shape is not None, "an input has a shape"
     if tensor.datatype is not port.datatype:
-        raise TensorError(f"must be {port.datatype}", field="datatype")
+        raise TensorError(f"must be {port.datatype}, not {tensor.datatype}", field="datatype")
     fits = len(tensor.shape) == len(port.shape) and all(
         axis >= 1 and wanted in (None, axis) for axis, wanted in zip(tensor.shape, port.shape, strict=True)
     )

@@ -56,7 +56,7 @@ class EmbeddingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALLOWED: Final = {
-    "input": f"must be a string of 1 to {MAX_TEXT} characters, or a list of 1 to {MAX_INPUTS} of them",
+    "input": f"must be a string of 1 to {MAX_TEXT} characters, or a list of 1 to {MAX_INPUTS} of them, and no tokens",
     "model": "must be the name of an embedding model",
     "encoding_format": "must be float or base64",
     "dimensions": "must be left out: a vector has as many as its model gives",

@@ -62,7 +62,7 @@ class _Form:
 
 _PROTOCOL: Final = _Form(name="v2", media_type="application/json", error=answers.fault)
 _PLAIN: Final = _Form(name="infer", media_type=problemdoc.MEDIA_TYPE, error=problemdoc.of)
-_EMBEDDINGS: Final = _Form(name="embeddings", media_type=problemdoc.MEDIA_TYPE, error=problemdoc.of)
+_EMBEDDINGS: Final = _Form(name="embeddings", media_type=problemdoc.MEDIA_TYPE, error=problemdoc.for_openai)
 
 _Work = Callable[[Request], Awaitable[Response]]
 

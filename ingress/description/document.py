@@ -22,7 +22,8 @@ Errors are problem documents (RFC 9457, `application/problem+json`). Decide by t
 and `detail` are for people. Every 429 and 503 under `/v1/` says in `Retry-After` when to come back. A path that does \
 not exist is a 404 `not_found`, a method that a path does not take is a 405 `method_not_allowed` with `Allow`, and \
 `HEAD` is taken wherever `GET` is. Whatever the path, a request that does not come to its end in time is a 408 \
-`request_timeout`, one with too large a head a 431 `headers_too_large`; both close the connection.
+`request_timeout`, one with too large a head a 431 `headers_too_large`; both close the connection. Under \
+`/v2` errors are `{"error": "…"}`, as the protocol there has it.
 
 With an API key a caller sees the jobs of its own key alone: any other is not found."""
 

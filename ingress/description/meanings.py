@@ -22,6 +22,7 @@ _PROBLEM: Final = {
     "code": "What kind of problem it is, for programs: stable, and all that a client should decide by.",
     "detail": "What is wrong this time, and what is allowed. It quotes nothing of a text or a key.",
     "errors": "The faults of a request that is not valid; on other problems it is absent.",
+    "error": "The same as OpenAI's clients look for it: at `/v1/embeddings` alone.",
 }
 _JOBS: Final = "One entry for each input, in their order: the job, or why there is none."
 
@@ -74,6 +75,12 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "refused": "How many did not: all.",
     },
     "Problem": _PROBLEM,
+    "OpenAiError": {
+        "message": "What is wrong, for people: the problem's title and detail.",
+        "type": "Whose fault it is, in OpenAI's words.",
+        "param": "The field that is wrong; null where it is none.",
+        "code": "That of the problem.",
+    },
     "Fault": {
         "pointer": "JSON pointer to the place in the body; empty for the body as a whole, a parameter or a header.",
         "detail": "What is allowed there.",

@@ -31,7 +31,10 @@ async def test_models_from_folders_beside_the_default_one(tmp_path: Path) -> Non
         shown = await command("job", *state, record["job_id"])
         assert "square FP32 [1, 4]" in shown.out
         told = await command("watch", *state, record["job_id"])
-        assert "square FP32 [1, 4], version INT32 [2], positive BOOL [1, 4]" in told.out
+        assert (
+            "square FP32 [1, 4] 1 6.25 9 0, version INT32 [2] 3 14, positive BOOL [1, 4] true true false false"
+            in told.out
+        )
         wrong = await command("submit", *state, "--model", "gone", "--inputs", str(tmp_path / "inputs.json"))
         assert (wrong.code, wrong.out.split()[:2]) == (1, ["refused", "model_not_found:"])
         both = await command("submit", *state, "a text", "--inputs", str(tmp_path / "inputs.json"))

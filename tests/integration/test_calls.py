@@ -134,12 +134,17 @@ async def test_refusals_have_the_form_of_their_protocol(client: httpx.AsyncClien
 
 
 async def test_paths_and_methods_that_are_not_there(client: httpx.AsyncClient) -> None:
-    """A slash too many is another path, and a wrong method is told the right one."""
-    for path in ("/nowhere", f"{V2_CALL}/", "/infer/"):
+    """A slash too many is another path, and a wrong method is told the right one; below /v2 as its clients read it."""
+    for path in ("/nowhere", "/infer/", "/v2nowhere"):
         problem(await client.post(path, json={}), 404, "not_found")
+    for path in (f"{V2_CALL}/", "/v2/repository/index", "/v2/"):
+        answer = await client.post(path, json={})
+        assert (answer.status_code, list(answer.json())) == (404, ["error"])
     refusal = await client.get("/infer")
     problem(refusal, 405, "method_not_allowed")
     assert refusal.headers["allow"] == "POST"
+    refusal = await client.get(V2_CALL)
+    assert (refusal.status_code, list(refusal.json()), refusal.headers["allow"]) == (405, ["error"], "POST")
 
 
 async def test_a_call_that_is_not_answered_in_time_is_cancelled(streams: Deployment) -> None:

@@ -137,8 +137,11 @@ async def test_wrong_paths_and_methods_are_as_described(streams: Deployment) -> 
             for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - taken:
                 response = await client.request(method, path)
                 assert response.status_code == 405, f"{method} {path}"
-                described.is_as(parts["responses"]["MethodNotAllowed"], response)
-                assert response.json() == parts["examples"]["method_not_allowed"]["value"]
+                if path.startswith("/v2"):
+                    described.validates(parts["schemas"]["CallFault"], response.json())
+                else:
+                    described.is_as(parts["responses"]["MethodNotAllowed"], response)
+                    assert response.json() == parts["examples"]["method_not_allowed"]["value"]
                 assert response.headers["allow"] == ", ".join(sorted(taken)), f"{method} {path}"
             if "HEAD" in taken:
                 looked = await client.get(path)

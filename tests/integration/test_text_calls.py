@@ -111,7 +111,10 @@ async def test_embeddings_that_are_refused(asked: Asked) -> None:
     """A model of another kind, one that there is not, and texts that are none; the same on either service."""
 
     async def refused(client: httpx.AsyncClient, status: int, code: str, **body: Any) -> str:
-        return str(problem(await client.post("/v1/embeddings", json=body), status, code)["detail"])
+        document = problem(await client.post("/v1/embeddings", json=body), status, code)
+        # Of what OpenAI's clients are answered they show this alone.
+        assert document["error"]["message"] == f"{document['title']}: {document['detail']}"
+        return str(document["detail"])
 
     detail = await refused(asked["match"], 400, "invalid_request", model="match", input="a")
     assert detail == "model must be the name of an embedding model, and 'match' is none"

@@ -45,7 +45,7 @@ async def _look_at(spec: ModelSpec, settings: Settings) -> tuple[list[Finding], 
         content = await beside(lambda: digest(folder.path))
     except (InferqError, OSError) as error:
         return [_unusable(error)], []
-    detail = f"{spec.text}: {folder.path}, {settings.precision} from {file.name}, sha256 {content[:SHOWN]}"
+    detail = f"{spec.name}: {folder.path}, {settings.precision} from {file.name}, sha256 {content[:SHOWN]}"
     return [ok("model", detail)], [content]
 
 

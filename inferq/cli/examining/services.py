@@ -98,7 +98,7 @@ async def look_at_batcher(service: RunningService, key: str | None = None) -> li
     told = (
         f"{place}: {counted(said['total_requests'], 'job')} in"
         f" {counted(batches['total_batches'], 'batch', 'batches')} of {batches['avg_batch_size']:.1f},"
-        f" {100 * said['cache_hit_rate']:.0f} % found in its cache, on {said['device']}"
+        f" {100 * said['cache_hit_rate']:.0f} % found in its cache, {said['model']} on {said['device']}"
     )
     frozen = _frozen(said["engine_pid"], service)
     if frozen:

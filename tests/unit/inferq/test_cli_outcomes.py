@@ -105,13 +105,13 @@ def test_values_are_one_line_of_json() -> None:
     assert encoded({"a": "b\nc"}) == '{"a":"b\\nc"}'
 
 
-def test_outputs_of_tensors_are_told_by_their_shapes() -> None:
+def test_outputs_of_tensors_are_told_by_shapes_and_first_values() -> None:
     """Their values are many; a name may be anything."""
     outputs = [
-        {"name": "y", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]},
+        {"name": "y", "datatype": "FP32", "shape": [1, 5], "data": [1, 2, 3, 4, 5]},
         {"name": "a\x1b", "datatype": "BOOL", "shape": [1], "data": [True]},
     ]
     done = record(result={"outputs": outputs})
-    assert change(done).endswith("46 ms  y FP32 [1, 3], a  BOOL [1]")
+    assert change(done).endswith("46 ms  y FP32 [1, 5] 1 2 3 4 …, a  BOOL [1] true")
     line = as_text(Outcome(text="x.json", job_id=JOB_ID, record=done, result_ms=46.25))
-    assert line == "y FP32 [1, 3], a  BOOL [1]    46.2 ms  x.json"
+    assert line == "y FP32 [1, 5] 1 2 3 4 …, a  BOOL [1] true    46.2 ms  x.json"

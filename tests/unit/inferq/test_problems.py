@@ -20,6 +20,7 @@ from inferq.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
+from inferq.problemdoc import for_openai
 from inferq.problems import MEDIA_TYPE, Fault, internal, of, plain, problem, response
 
 
@@ -99,3 +100,25 @@ def test_a_fault_of_ours_says_nothing_of_itself() -> None:
     assert answer.status_code == 500
     assert answer.media_type == MEDIA_TYPE
     assert b'"code":"internal_error"' in bytes(answer.body)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "param"),
+    [
+        (
+            InvalidRequest("d", errors=[FieldError(pointer="/input", detail="d")]),
+            "invalid_request_error",
+            "input",
+        ),
+        (InvalidRequest("d", errors=[FieldError(pointer="", detail="d")]), "invalid_request_error", None),
+        (Unauthorized("d"), "invalid_request_error", None),
+        (QuotaExceeded("d", retry_after_s=2), "rate_limit_error", None),
+        (Unavailable("d"), "server_error", None),
+    ],
+)
+def test_clients_of_openai_find_what_they_show(error: HttpError, kind: str, param: str | None) -> None:
+    """Beside the problem document there is the same as they look for it."""
+    document = json.loads(for_openai(error))
+    told = document.pop("error")
+    assert told == {"message": f"{error.title}: d", "type": kind, "param": param, "code": error.code}
+    assert document == json.loads(of(error))

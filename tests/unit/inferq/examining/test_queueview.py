@@ -35,6 +35,15 @@ def test_shards_that_nobody_consumes_are_said_once() -> None:
     assert some.detail == "nobody consumes 4 shards of q.bulk (0, 1, 3, …), and 4 jobs wait there"
 
 
+def test_many_queues_that_are_alike_are_told_of_once() -> None:
+    """Beside many models with nothing to do, the one where something waits is seen."""
+    idle = [QueueCount(name=f"q.m{number}", ready=0, consumers=1) for number in range(12)]
+    busy = QueueCount(name="q.busy", ready=7, consumers=1)
+    assert told([*idle[:5], busy, *idle[5:]], shards=1) == (
+        "12 queues (q.m0, q.m1, q.m2, …): each 0 ready, 1 consumer; q.busy: 7 ready, 1 consumer"
+    )
+
+
 def test_without_shards_each_queue_is_told_by_itself() -> None:
     """A model's name may end with anything: it is no shard."""
     found = [QueueCount(name="q", ready=3, consumers=2), QueueCount(name="q.v1", ready=0, consumers=0)]

@@ -259,7 +259,7 @@ def test_an_embedding_is_no_label_and_no_label_an_embedding() -> None:
         repr(found)
         == f"Embedding(dimensions=2, truncated=False, cached={record.cached}, job_id={record.job_id!r})"
     )
-    with pytest.raises(JobFailed, match="no classification"):
+    with pytest.raises(JobFailed, match="gave no labels, but embedding, truncated"):
         result_of(record)
     with pytest.raises(JobFailed, match="no embedding"):
         embedding_of(decode_record(json.dumps(RECORD).encode()))

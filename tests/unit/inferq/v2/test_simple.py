@@ -70,7 +70,8 @@ def test_a_second_text() -> None:
         ({"input_data": "a", "priority": "x"}, "priority must be interactive or bulk"),
         ({"input_data": "a", "model": "mlp"}, "input_data must be a list of numbers for the model 'mlp'"),
         ({"input_data": [1.0], "model": "builtin"}, "input_data must be a string for the model 'builtin'"),
-        ({"input_data": [1.0]}, "input_data must fit [-1, 3]"), ({"input_data": [1e300, 1, 2]}, "must be numbers that"),
+        ({"input_data": [1.0]}, "input_data must be 3 numbers, and there are 1"),
+        ({"input_data": [1e300, 1, 2]}, "must be numbers that"),
     ],
 )  # fmt: skip  # bodies and faults side by side
 def test_what_is_refused(body: Any, fault: str) -> None:
