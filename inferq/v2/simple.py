@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from inferq.catalog import Catalog, ModelCard, find
+from inferq.catalog import Catalog, ModelCard, find, require_known
 from inferq.errors import FieldError, InvalidRequest, ModelNotFound
 from inferq.jobs import Priority
 from inferq.limits import MAX_MODEL, MAX_TEXT
@@ -64,6 +64,7 @@ def parse(body: bytes, catalog: Catalog, *, max_bytes: int, cached: bool = True)
     Raises:
         InvalidRequest: a field is not what it must be; names it and the limit.
         ModelNotFound: there is no such model, or none that takes what was sent.
+        Unavailable: numbers were sent, and whether the model takes them is not known yet.
     """
     request = decode(body, _decoder, ALLOWED)
     card = _card(request, catalog)
@@ -161,13 +162,15 @@ def _pairs(request: SyncRequest, card: ModelCard) -> tuple[str, ...]:
 
 def _card(request: SyncRequest, catalog: Catalog) -> ModelCard:
     if request.model is not None:
-        return find(catalog, request.model)
+        card = find(catalog, request.model)
+        return card if isinstance(request.input_data, str) else require_known(card)
     if isinstance(request.input_data, str):
         return catalog.models[catalog.default]
-    card = catalog.default_tensor
-    if card is None:
+    only = catalog.default_tensor
+    if only is None:
         names = [one.name for one in catalog.tensor_models]
         if not names:
+            require_known(catalog.models[catalog.default])
             raise ModelNotFound("this service runs no model that takes tensors")
         raise refused("model", f"must name a model that takes tensors: {', '.join(names[:10])}")
-    return card
+    return only
