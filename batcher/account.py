@@ -4,6 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from batcher.assembly import Assembly
 from batcher.engine import Engine
 from batcher.health import Health, batch_processor, hit_rate
@@ -24,8 +26,9 @@ def account(
     engine: Engine | None,
     assembly: Assembly | None,
     shards: Sequence[int],
+    card: bytes,
 ) -> BatcherBeat:
-    """Return the heartbeat of now; ``engine`` and ``assembly`` are None while they are not there yet."""
+    """Return the heartbeat of now; ``engine`` and ``assembly`` are None while they are not there yet, ``card`` null."""
     entry = BatcherBeat(
         id=batcher_id,
         at_ms=int(wall_ms()),
@@ -41,6 +44,7 @@ def account(
         latency=tally.latency,
         shard_count=settings.shard_count,
         shards=list(shards),
+        card=msgspec.Raw(card),
     )
     if assembly is None:
         return entry

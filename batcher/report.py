@@ -30,6 +30,7 @@ class Parts:
     assembly: Assembly | None = None
     consumer: Consumer | None = None
     shards: ShardKeeper | None = None
+    card: bytes = b"null"
 
 
 def own_queues(settings: Settings, parts: Parts) -> Sequence[str]:
@@ -101,6 +102,7 @@ class Report:
             engine=self._parts.engine,
             assembly=self._parts.assembly,
             shards=self._parts.shards.consumed if self._parts.shards is not None else (),
+            card=self._parts.card,
         )
 
     async def health(self, _: Request) -> Response:

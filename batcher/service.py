@@ -27,7 +27,7 @@ from inferq.awaycures import away_cures
 from inferq.background import end, spawn
 from inferq.backoff import Backoff
 from inferq.broker import make_broker, open_when_there
-from inferq.catalog import ModelCard, Task
+from inferq.catalog import ModelCard, Task, tell
 from inferq.daemon import beside
 from inferq.errors import Unavailable
 from inferq.heartbeats import EVERY_S, beat, leave
@@ -132,7 +132,10 @@ class Service:
         folder, reader = await beside(self._open_files)
         spec = served_spec(self._settings)
         card = ModelCard(name=self._spec.name, spec=spec, task=Task.TEXT, pairs=False)
-        self._direct.load(card if folder is None else card_of(folder, spec=spec))
+        if folder is not None:
+            card = card_of(folder, spec=spec)
+            self._parts.card = tell(card)
+        self._direct.load(card)
         self._parts.engine = make_engine(self._settings, folder, reader)
         self._parts.assembly = await assemble(
             self._settings,

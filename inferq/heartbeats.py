@@ -73,7 +73,8 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     what it can end when there is always work. ``digest`` and ``precision`` say what an answer is an answer of; the
     digest is empty until the model is loaded. ``layout`` says how the engine runs batches. ``latency`` counts the
     times of the last seconds, by what was timed and then by bucket (`inferq.quantiles`). ``shard_count`` is how many
-    shards it knows of, ``shards`` which of them it consumes.
+    shards it knows of, ``shards`` which of them it consumes. ``card`` is what its model takes and answers, as
+    `inferq.catalog` writes it, null until that is known.
     """
 
     id: str
@@ -97,6 +98,7 @@ class BatcherBeat(msgspec.Struct, kw_only=True):
     shard_count: int = 1
     shards: list[int] = []
     breakers: list[BreakerFigures] = []
+    card: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class IngressBeat(msgspec.Struct, kw_only=True):

@@ -1,8 +1,7 @@
 """Reads the models of a deployment from their folders; what they are is said in `inferq.catalog`.
 
 Read once, at a process's start: whoever adds a model starts the deployment anew. The folder of ``INFERQ_MODEL`` need
-not be where the ingress is, nor the cache that the hub's model was downloaded to: then it takes the default one for a
-text model, as most are.
+not be where the ingress is, nor the cache that the hub's model was downloaded to: then its batchers say what it is.
 """
 
 from pathlib import Path

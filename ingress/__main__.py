@@ -77,14 +77,21 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
     beside_store, store = (Store(client, settings.names, **ttls) for client in (beside_redis, redis))
     broker = make_broker(settings, store)
     keys = KeyRing.of(settings)
+    pages = Pages(
+        keys,
+        stream_url=settings.stream_url,
+        broker_ui_url=settings.broker_ui_url,
+        model=catalog.models[catalog.default],
+    )
     stats = Stats(
         broker,
         store,
         metrics,
         circuits,
-        models=list(catalog.models),
+        catalog=catalog,
         beside=beside_redis,
         process_id=identity,
+        learnt=lambda: pages.know(catalog.models[catalog.default]),
     )
     cache = SharedCache(store, metrics, serving=stats.served) if settings.cache == "shared" else None
     submits = Submits(
@@ -110,7 +117,7 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
         return SubmitEndpoint(form, keys, idempotency, waits, counts)
 
     # Only tensors need more than texts do.
-    most_bytes = most_body_bytes(settings.max_input_bytes if catalog.tensor_models else 0)
+    most_bytes = most_body_bytes(settings.max_input_bytes if catalog.may_take_tensors else 0)
     batch_bytes = max(MAX_BATCH_BYTES, most_bytes)
     origins = allowed_origins(settings.origins, host=settings.host, port=settings.ingress_port)
     visitors = Visitors(origins, host=settings.host)
@@ -151,12 +158,6 @@ async def _serve(settings: Settings, stopping: asyncio.Event, beside: Sequence[s
             told["models_without_batcher"] = stats.without_batcher
         return told
 
-    pages = Pages(
-        keys,
-        stream_url=settings.stream_url,
-        broker_ui_url=settings.broker_ui_url,
-        model=catalog.models[catalog.default],
-    )
     letters = Letters(broker, settings.names, keys, visitors)
     app = make_app(parts, metrics, checks, about, pages=[*pages.routes(), *letters.routes()])
     server = make_server(app, metrics=metrics)

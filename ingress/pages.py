@@ -1,6 +1,7 @@
 """Serves the web pages: the chat at `/`, operations at `/ops`, and what they load.
 
-All of it is read, put together and compressed once, at the start. The files that a page loads lie below a folder that
+All of it is read and compressed once, at the start; the pages are put together anew when the model comes to be known.
+The files that a page loads lie below a folder that
 is named by their digest, so a browser may keep them for good, and a page never gets those of another version. The pages
 themselves are asked for anew each time. They are served without a key, as they hold nothing of anybody's.
 """
@@ -87,11 +88,17 @@ class Pages:
         self._notifier = None if address.hostname in _EVERYWHERE else _origin(address)
         # A page finds a notifier that listens everywhere at the host that it came from itself.
         notifier = stream_url if self._notifier else f"{self._scheme}://*:{self._port}"
-        told = {"WEB": f"web/{self._version}", "NOTIFIER": notifier, "BROKER_UI": broker_ui_url, **_of(model)}
+        self._told = {"WEB": f"web/{self._version}", "NOTIFIER": notifier, "BROKER_UI": broker_ui_url}
+        self._templates = {path: found[name] for path, name in PAGES.items()}
+        self.know(model)
+
+    def know(self, model: ModelCard | None) -> None:
+        """Tell the chat, from now on, what this model answers."""
+        told = self._told | _of(model)
         self._pages = {
-            (path, keyed): File.of(name, _filled(found[name], told | (_KEYED if keyed else {"KEYED": "no"})))
+            (path, keyed): File.of(name, _filled(self._templates[path], told | more))
             for path, name in PAGES.items()
-            for keyed in (False, True)
+            for keyed, more in ((False, {"KEYED": "no"}), (True, _KEYED))
         }
 
     def routes(self) -> list[Route]:

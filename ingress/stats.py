@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from inferq.broker import Broker
+from inferq.catalog import Catalog
 from inferq.errors import Unavailable
 from inferq.heartbeats import (
     EVERY_S,
@@ -50,8 +51,8 @@ _log = structlog.get_logger(__name__)
 class Stats:
     """Keeps the rates, beats once a second, and renders the whole on request.
 
-    ``models`` are those of the deployment. ``beside`` is a way to Redis that no breaker closes: its heartbeat is what
-    sees that Redis is back.
+    ``catalog`` has the models of the deployment; ``learnt`` is called when a batcher has said what one of them is.
+    ``beside`` is a way to Redis that no breaker closes: its heartbeat is what sees that Redis is back.
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class Stats:
         metrics: Metrics,
         circuits: Circuits,
         *,
-        models: Sequence[str],
+        catalog: Catalog,
         beside: Client,
         process_id: str,
+        learnt: Callable[[], None],
     ) -> None:
-        self._broker, self._store, self._id, self._models = broker, store, process_id, models
+        self._broker, self._store, self._id = broker, store, process_id
+        self._catalog, self._models, self._learnt = catalog, list(catalog.models), learnt
         self._circuits, self._beside = circuits, beside
         self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
@@ -231,6 +234,10 @@ class Stats:
         self._ingresses = await living(self._beside, names.ingresses, IngressBeat, wall_ms())
         beats = self._batchers = await living(self._beside, names.batchers, BatcherBeat, wall_ms())
         self._looked_ms = wall_ms()
+        for entry in beats:
+            if self._catalog.wants(entry.model) and self._catalog.learn(bytes(entry.card)):
+                _log.info("model.learnt", model=entry.model)
+                self._learnt()
         models = {entry.model for entry in beats}
         self._served = {model: served(beats, model) for model in models}
         self._rates = {model: _rates(beats, model, names.shards) for model in models}

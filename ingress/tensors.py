@@ -2,7 +2,7 @@
 
 import msgspec
 
-from inferq.catalog import Catalog, ModelCard, find, listed
+from inferq.catalog import Catalog, ModelCard, find, listed, require_known
 from inferq.errors import ModelNotFound
 from inferq.tensors.reading import Given, read_tensors
 from inferq.tensors.signature import check, read_vector
@@ -17,6 +17,7 @@ def choose_model(request: InferRequest, catalog: Catalog) -> ModelCard:
     Raises:
         ModelNotFound: there is none by that name, or none that takes tensors.
         InvalidRequest: it takes something else than what was sent.
+        Unavailable: tensors were sent, and whether it takes them is not known yet.
     """
     field = request.kind
     if request.model is not None:
@@ -28,9 +29,12 @@ def choose_model(request: InferRequest, catalog: Catalog) -> ModelCard:
         if only is None:
             names = [one.name for one in catalog.tensor_models]
             if not names:
+                require_known(catalog.models[catalog.default])
                 raise ModelNotFound("this service runs no model that takes tensors")
             raise refused("/model", "model", f"must name a model that takes tensors: {listed(names)}")
         card = only
+    if field != "text":
+        require_known(card)
     if card.takes_text != (field == "text"):
         taken = "a text" if card.takes_text else "inputs"
         raise refused(f"/{field}", field, f"is not for the model {card.name!r}, which takes {taken}")

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from inferq.catalog import Catalog, Task, find
+from inferq.catalog import Catalog, Task, find, require_known
 from inferq.limits import MAX_INPUTS, MAX_MODEL, MAX_TEXT
 from inferq.results import AnyResult
 from inferq.tensors.jsondata import is_list
@@ -71,9 +71,10 @@ def parse(body: bytes, catalog: Catalog, *, cached: bool = True) -> tuple[Embedd
     Raises:
         InvalidRequest: a field is not what it must be, or the model is none for embeddings.
         ModelNotFound: there is no such model.
+        Unavailable: what the model answers is not known yet.
     """
     request = decode(body, _decoder, ALLOWED)
-    card = find(catalog, request.model)
+    card = require_known(find(catalog, request.model))
     if card.task is not Task.EMBEDDING:
         raise refused("model", f"{ALLOWED['model']}, and {card.name!r} is none")
     texts = _texts(request.input)

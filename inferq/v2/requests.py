@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from inferq.catalog import ModelCard, Task
+from inferq.catalog import ModelCard, Task, require_known
 from inferq.errors import FieldError, InvalidRequest
 from inferq.head import Kind
 from inferq.jobs import Priority
@@ -115,6 +115,7 @@ def parse(
 
     Raises:
         InvalidRequest: it is not what the protocol, or the model, takes; names the field and the limit.
+        Unavailable: tensors were sent, and whether the model takes them is not known yet.
     """
     try:
         head, tail = split(body, header_length)
@@ -122,6 +123,8 @@ def parse(
         raise _refused("", error.detail) from None
     request = _decoded(head)
     parameters = request.parameters or CallParameters()
+    if any(one.datatype != BYTES for one in request.inputs):
+        require_known(card)
     try:
         values = list(pieces(tail, [_size(index, one) for index, one in enumerate(request.inputs)]))
         if card.signature is None:

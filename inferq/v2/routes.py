@@ -21,7 +21,7 @@ from inferq import bodies, problemdoc, problems
 from inferq.apikeys import Caller
 from inferq.background import end
 from inferq.cachecontrol import wants_cached
-from inferq.catalog import ModelCard, find
+from inferq.catalog import ModelCard, find, require_known
 from inferq.errors import HttpError, ModelNotFound, TimedOut, Unavailable, forget_frames
 from inferq.gate import Gate
 from inferq.keyring import KeyRing, the_one
@@ -180,7 +180,7 @@ class SyncRoutes:
 
     async def _model(self, request: Request) -> Response:
         self._caller(request)
-        card = self._card(request)
+        card = require_known(self._card(request))
         return _json(answers.encode(answers.metadata(card)))
 
     async def _model_ready(self, request: Request) -> Response:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from inferq.catalog import Catalog, ModelCard, find
+from inferq.catalog import Catalog, ModelCard, find, require_known
 from inferq.errors import FieldError, InvalidRequest, ModelNotFound
 from inferq.jobs import Priority
 from inferq.limits import MAX_MODEL, MAX_TEXT
@@ -64,6 +64,7 @@ def parse(body: bytes, catalog: Catalog, *, max_bytes: int, cached: bool = True)
     Raises:
         InvalidRequest: a field is not what it must be; names it and the limit.
         ModelNotFound: there is no such model, or none that takes what was sent.
+        Unavailable: numbers were sent, and whether the model takes them is not known yet.
     """
     request = decode(body, _decoder, ALLOWED)
     text = _text(request.input_data)
@@ -168,13 +169,15 @@ def _pairs(request: SyncRequest, card: ModelCard, *, text: str | None) -> tuple[
 
 def _card(request: SyncRequest, catalog: Catalog, *, text: str | None) -> ModelCard:
     if request.model is not None:
-        return find(catalog, request.model)
+        card = find(catalog, request.model)
+        return card if text is not None else require_known(card)
     if text is not None:
         return catalog.models[catalog.default]
-    card = catalog.default_tensor
-    if card is None:
+    only = catalog.default_tensor
+    if only is None:
         names = [one.name for one in catalog.tensor_models]
         if not names:
+            require_known(catalog.models[catalog.default])
             raise ModelNotFound("this service runs no model that takes tensors")
         raise refused("model", f"must name a model that takes tensors: {', '.join(names[:10])}")
-    return card
+    return only

@@ -55,10 +55,11 @@ def _of_a_model(version: str) -> tuple[Operation, ...]:
             text="A free axis is -1, and so is a number of columns that the folder does not say. A model of texts "
             "takes `text`, and `text_pair` beside it where its tokenizer takes pairs. It gives `label`, `score` and "
             "`scores`; where labels hold together `labels`, best first and then empty, and `scores`; else `values`, or "
-            "`embedding`.",
+            "`embedding`. Of a default model that is not where this service is, or is still being downloaded, it is "
+            "known once a batcher has its files.",
             parameters=parameters,
             answers=(_answer("ModelMetadata", "Inputs and outputs.", "model_of_tensors", "model_of_texts"),),
-            errors=(Unauthorized, ModelNotFound),
+            errors=(Unauthorized, ModelNotFound, Unavailable),
             keyed=True,
             fault="CallFault",
         ),

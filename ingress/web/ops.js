@@ -70,11 +70,11 @@ async function ask() {
   }
   failures += 1;
   const last = samples.at(-1);
-  const stale = last ? `These figures are of ${new Date(last.at).toLocaleTimeString()}; they are` : "They are";
+  const stale = last ? `These figures are of ${new Date(last.at).toLocaleTimeString()}; the` : "The";
   // The short form needs nothing that could be away.
   const short = answer.status === 503 ? await call("stats") : null;
   if (short?.ok) show_standing(overview(short.body));
-  told("waiting", "no answer", `${fault(answer.problem)}. ${stale} asked for again by themselves.`);
+  told("waiting", "no answer", `${fault(answer.problem)}. ${stale} page asks again by itself.`);
   next(wait_s(Math.min(failures, 4), answer.retry_after_s) * 1000);
 }
 

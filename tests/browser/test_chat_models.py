@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.browsing import answered, frozen, live, opened, picture, records, send, violations
 from tests.browser.conftest import StartUp
 from tests.encodermodels import WIDTH, make_encoder
+from tests.hubstandin import HubStandIn, files_of, serving
 from tests.support import wait_until
 from tests.tensormodels import MODELS, write_model
 
@@ -117,6 +119,23 @@ def test_outputs_and_what_is_not_known_are_told_too(browser: Browser, start_up: 
             expect(second.locator("summary")).to_contain_text("the API has it")
             assert violations(page) == []
             picture(page, f"answer-tensors-{width}")
+
+
+def test_a_model_that_is_downloaded_at_the_start_is_known(
+    browser: Browser, start_up: StartUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the page's server started without its files, its answers have their room and their words."""
+    files = files_of(embedding(tmp_path / "source"))
+    with serving(HubStandIn(repo="owner/e5", commit="c" * 40, files=files)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        up = start_up(model="hub:owner/e5", cache_dir=str(tmp_path / "cache"), threads="1")
+        kind = 'name="inferq-answers" content="embedding"'
+        wait_until(lambda: kind in httpx.get(up.api, trust_env=False).text, what="a kind that is known")
+        with opened(browser, up.api, width=320) as (page, _):
+            live(page)
+            send(page, "a b c")
+            answered(page, 1)
+            expect(page.locator(".label")).to_have_text("embedding")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

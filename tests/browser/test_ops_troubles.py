@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.acceptance.running import Up
@@ -114,7 +115,9 @@ def test_a_redis_that_is_away_leaves_the_breakers_to_see(browser: Browser, start
                 re.compile(r"^The breaker of \S+ to Redis is open: \d+ failures so far\.$"), timeout=60_000
             )
             expect(page.locator("#link-text")).to_have_text("no answer")
-            expect(page.locator("#notice")).to_have_text(re.compile("These figures are of .* by themselves"))
+            expect(page.locator("#notice")).to_have_text(
+                re.compile("These figures are of .*; the page asks again by itself")
+            )
             assert tile(page, "batchers") == "1"
             looked_at(page, "redis-open")
         expect(said.first).to_have_text(
@@ -133,6 +136,41 @@ def test_a_redis_that_is_away_leaves_the_breakers_to_see(browser: Browser, start
         expect(said).to_have_text(["Both circuit breakers are closed."], timeout=TOLD_MS)
         live(page)
         expect(page.locator("#notice")).to_be_empty()
+
+
+@pytest.mark.usefixtures("rabbitmq_installed")
+def test_a_broker_that_is_away_is_told_of(browser: Browser, start_up: StartUp) -> None:
+    """While RabbitMQ is frozen submits open its breaker, and what is shown stays; once it is back two close it."""
+    up = start_up(broker_url="rabbitmq")
+    with (
+        opened(browser, f"{up.api}/ops") as (page, seen),
+        httpx.Client(trust_env=False, timeout=30) as client,
+    ):
+        said = page.locator("#standing li")
+        live(page)
+        expect(said).to_have_text(["All 3 circuit breakers are closed."])
+        expect(page.get_by_role("link", name="RabbitMQ management")).to_be_visible()
+        seen.expected.append("503")
+
+        def submitted() -> int:
+            return client.post(f"{up.api}/v1/infer", json={"text": "a text"}).status_code
+
+        with frozen(up.pid("rabbitmq")):
+
+            def told() -> bool:
+                assert submitted() == 503
+                return said.first.get_attribute("data-tone") == "bad"
+
+            wait_until(told, 60.0, what="an open breaker on the page")
+            expect(said.first).to_have_text(
+                re.compile(r"^The breaker of \S+ to RabbitMQ is open.*: \d+ failures so far\.$")
+            )
+            expect(said.last).to_have_text("The other 2 circuit breakers are closed.")
+            looked_at(page, "broker-open")
+        wait_until(lambda: submitted() == 202, 60.0, what="a job that is taken")
+        wait_until(lambda: submitted() == 202, 60.0, what="another one")
+        expect(said).to_have_text(["All 3 circuit breakers are closed."], timeout=60_000)
+        live(page)
 
 
 def test_shards_that_nobody_has_are_told_of(browser: Browser, start_up: StartUp) -> None:

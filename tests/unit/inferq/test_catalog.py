@@ -1,11 +1,15 @@
 """Which models there are, by what name, and what each takes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from inferq.catalog import MOST_MODELS, Catalog, ModelCard, Task, check_names
-from inferq.errors import OperatorError
+from inferq.catalog import MOST_MODELS, Catalog, ModelCard, Task, check_names, require_known, tell
+from inferq.errors import OperatorError, Unavailable
+from inferq.head import Kind
+from inferq.tensors.datatypes import Datatype
+from inferq.tensors.signature import Port, Signature
 
 
 @pytest.mark.parametrize("name", ["mlp", "ResNet_50", "v1.onnx", "1.0-beta", "bulky", "a.bulk.b", "_x"])
@@ -60,3 +64,69 @@ def test_which_model_tensors_are_for_that_name_none(tensors: list[str], chosen: 
         name for name in ("d", "a", "b") if name in tensors
     ]
     assert (found.default_tensor.name if found.default_tensor else None) == chosen
+
+
+EMBEDDER = ModelCard(name="d", spec="/elsewhere", task=Task.EMBEDDING, pairs=True, kind=Kind.EMBEDDING)
+PORT = Port(name="x", datatype=Datatype.FP32, shape=(None, 4))
+MLP = ModelCard(
+    name="d",
+    spec="/elsewhere",
+    task=Task.TENSOR,
+    signature=Signature(
+        inputs=(PORT,), outputs=(Port(name="y", datatype=Datatype.BOOL, shape=None),), shared=True
+    ),
+)
+
+
+def unknown() -> Catalog:
+    """Make a catalog whose default model is not here, beside one that is."""
+    cards = [
+        ModelCard(name="d", spec="hub:o/d", task=Task.TEXT, pairs=None),
+        ModelCard(name="a", spec="a", task=Task.TEXT, kind=Kind.SINGLE),
+    ]
+    return Catalog(default="d", models={card.name: card for card in cards})
+
+
+@pytest.mark.parametrize("card", [EMBEDDER, MLP])
+def test_what_a_batcher_says_of_its_model_is_learnt_once(card: ModelCard) -> None:
+    """All of it but where it is, and nothing of a model that is known, or is not there."""
+    found = unknown()
+    assert [found.wants(name) for name in ("d", "a", "nowhere")] == [True, False, False]
+    assert found.may_take_tensors
+    with pytest.raises(Unavailable, match="known once a batcher has its files"):
+        require_known(found.models["d"])
+    assert found.learn(tell(card))
+    assert found.models["d"] == replace(card, spec="hub:o/d")
+    assert require_known(found.models["d"]).known
+    assert found.may_take_tensors == (card is MLP)
+    assert not found.learn(tell(EMBEDDER))
+    assert not found.learn(tell(replace(EMBEDDER, name="a")))
+    assert not found.learn(tell(replace(EMBEDDER, name="nowhere")))
+    assert [found.models[name].spec for name in ("d", "a")] == ["hub:o/d", "a"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"null",
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"name": "d"}',
+        tell(EMBEDDER).replace(b'"embedding"', b'"of a later kind"'),
+    ],
+)
+def test_what_cannot_be_read_of_a_model_leaves_it_unknown(told: bytes) -> None:
+    """A newer batcher may call it by words that are not known here."""
+    found = unknown()
+    assert not found.learn(told)
+    assert found.wants("d")
+
+
+def test_what_is_not_known_or_too_long_is_not_told() -> None:
+    """A batcher that knows no more tells nothing new, and a heartbeat has room for so much alone."""
+    found = unknown()
+    assert not found.learn(tell(found.models["d"]))
+    many = tuple(replace(PORT, name=f"input number {number}") for number in range(500))
+    assert MLP.signature is not None
+    assert tell(replace(MLP, signature=replace(MLP.signature, inputs=many))) == b"null"

@@ -3,6 +3,7 @@
 import gzip
 import re
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -203,6 +204,20 @@ async def test_the_chat_is_told_what_a_text_is_answered_with(kind: Kind | None) 
         page = (await client.get("/")).text
     assert f'<meta name="inferq-answers" content="{kind or ""}">' in page
     assert '<meta name="inferq-inputs" content="">' in page
+
+
+async def test_the_chat_is_told_what_comes_to_be_known() -> None:
+    """A page that is loaded later is another one, by its tag too; what it loads stays the same."""
+    card = ModelCard(name="m", spec="hub:o/m", task=Task.TEXT, pairs=None)
+    pages = Pages(KeyRing(""), stream_url=STREAMS, model=card)
+    transport = httpx.ASGITransport(app=Starlette(routes=list(pages.routes())))
+    async with httpx.AsyncClient(transport=transport, base_url="http://inferq.example:8080") as client:
+        before, loaded = await client.get("/"), await assets(client)
+        pages.know(replace(card, task=Task.EMBEDDING, kind=Kind.EMBEDDING))
+        after = await client.get("/", headers={"If-None-Match": before.headers["etag"]})
+        assert after.status_code == 200
+        assert '<meta name="inferq-answers" content="embedding">' in after.text
+        assert await assets(client) == loaded
 
 
 async def test_the_chat_is_told_of_tensors_and_by_name_where_no_key_is_needed() -> None:

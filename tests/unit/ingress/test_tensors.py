@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inferq.catalog import Catalog, ModelCard, Task
-from inferq.errors import InvalidRequest, ModelNotFound
+from inferq.errors import InvalidRequest, ModelNotFound, Unavailable
 from inferq.tensors.datatypes import Datatype
 from inferq.tensors.signature import Port, Signature
 from ingress.requests import InferRequest, decode
@@ -175,3 +175,14 @@ def test_tensors_that_are_refused(fields: dict[str, Any], model: ModelCard, poin
     (fault,) = caught.value.errors
     assert fault.pointer == pointer
     assert len(caught.value.detail) < 300
+
+
+@pytest.mark.parametrize("named", [{}, {"model": "hub"}])
+def test_tensors_for_a_model_that_is_not_known_yet(named: dict[str, str]) -> None:
+    """It may take them, so they are not refused for good; texts are taken, and so are others' tensors."""
+    hub = ModelCard(name="hub", spec="hub:o/hub", task=Task.TEXT, pairs=None)
+    for fields in ({"inputs": [X]}, {"input_data": [1, 2]}):
+        with pytest.raises(Unavailable, match="known once a batcher has its files"):
+            choose_model(request(**fields, **named), catalog(hub))
+    assert choose_model(request(text="a", **named), catalog(hub)) is hub
+    assert choose_model(request(input_data=[1, 2]), catalog(hub, VEC)) is VEC

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from inferq.catalog import Catalog
-from inferq.errors import InvalidRequest, ModelNotFound
+from inferq.errors import InvalidRequest, ModelNotFound, Unavailable
 from inferq.v2.embeddings import answer, parse
 from inferq.v2.requests import output_names
-from tests.unit.inferq.v2.cards import E5, TEXT
+from tests.unit.inferq.v2.cards import E5, ELSEWHERE, TEXT
 from tests.unit.inferq.v2.test_answers import vector
 
 CATALOG = Catalog(default="builtin", models={"builtin": TEXT, "e5": E5})
@@ -55,6 +55,15 @@ def test_an_unknown_model() -> None:
     """It is not found."""
     with pytest.raises(ModelNotFound):
         parsed({"input": "a", "model": "nowhere"})
+
+
+def test_a_model_that_is_not_known_yet() -> None:
+    """It may be one of embeddings: that is said once its batcher has said it, and is no fault of the caller's."""
+    catalog = Catalog(default="elsewhere", models={"elsewhere": ELSEWHERE})
+    with pytest.raises(
+        Unavailable, match="'elsewhere' takes and answers is known once a batcher has its files"
+    ):
+        parse(b'{"input": "a", "model": "elsewhere"}', catalog)
 
 
 def test_vectors_in_the_order_of_the_texts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inferq.catalog import ModelCard
-from inferq.errors import InvalidRequest
+from inferq.errors import InvalidRequest, Unavailable
 from inferq.jobs import Priority
 from inferq.tensors.tensor import Tensor
 from inferq.v2.calls import MOST_S, Call
@@ -70,6 +70,14 @@ def test_texts(shape: list[int]) -> None:
     raw = write_bytes(("a", "b"))
     head = {"name": "text", "datatype": "BYTES", "shape": shape, "parameters": {"binary_data_size": len(raw)}}
     assert asked({"inputs": [head]}, TEXT, raw)[0].texts == ("a", "b")
+
+
+def test_tensors_for_a_model_that_is_not_known_yet() -> None:
+    """It may take them, so they are not refused for good; texts are taken."""
+    given = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+    with pytest.raises(Unavailable, match="known once a batcher has its files"):
+        asked({"inputs": [given]}, ELSEWHERE)
+    assert asked({"inputs": [WORDS]}, ELSEWHERE)[0].texts == ("a", "b")
 
 
 @pytest.mark.parametrize("card", [MATCH, ELSEWHERE])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inferq.catalog import Catalog, find
-from inferq.errors import InvalidRequest, ModelNotFound
+from inferq.errors import InvalidRequest, ModelNotFound, Unavailable
 from inferq.jobs import Priority
 from inferq.v2.calls import MOST_S, Answer
 from inferq.v2.simple import SyncAnswer, answer, parse, plain
@@ -96,6 +96,18 @@ def test_models_that_cannot_be_meant() -> None:
     many = {f"m{number}": TEXT for number in range(12)}
     with pytest.raises(ModelNotFound, match="m9 and 2 more"):
         find(Catalog(default="m0", models=many), "nowhere")
+
+
+@pytest.mark.parametrize("named", [{}, {"model": "elsewhere"}])
+def test_numbers_for_a_model_that_is_not_known_yet(named: dict[str, str]) -> None:
+    """It may take them, so they are not refused for good; texts are taken."""
+    catalog = Catalog(default="elsewhere", models={card.name: card for card in (ELSEWHERE, TEXT)})
+    with pytest.raises(Unavailable, match="known once a batcher has its files"):
+        parsed({"input_data": [1], **named}, catalog)
+    assert parsed({"input_data": "a", **named}, catalog)[1].card is ELSEWHERE
+    # Another one that surely takes them is meant by who names none.
+    catalog = Catalog(default="elsewhere", models={card.name: card for card in (ELSEWHERE, MLP)})
+    assert parsed({"input_data": [1, 2.5, 3]}, catalog)[1].card is MLP
 
 
 def test_answers() -> None:
