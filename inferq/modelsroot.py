@@ -11,7 +11,7 @@ from inferq.catalog import Catalog, ModelCard, Task, check_names
 from inferq.errors import OperatorError
 from inferq.head import Kind
 from inferq.hubcache import HubCache, models_dir
-from inferq.modelfolder import ModelFolder, builtin_path, check
+from inferq.modelfolder import MODEL_FILE, ModelFolder, builtin_path, check
 from inferq.modelspec import ModelKind, ModelSpec, parse
 from inferq.settings import Settings, with_values
 
@@ -110,6 +110,11 @@ def _folders(settings: Settings) -> dict[str, Path]:
     if not root.is_dir():
         raise OperatorError(
             f"INFERQ_MODELS={settings.models!r} is no folder: name the one that holds your models"
+        )
+    if (root / MODEL_FILE).is_file():
+        raise OperatorError(
+            f"INFERQ_MODELS={settings.models!r} is a model's own folder: name the one that holds it, or set"
+            " INFERQ_MODEL"
         )
     default = parse(settings.model)
     # What is hidden is a tool's own, as a version control's.
