@@ -57,7 +57,9 @@ async def test_models_from_folders_beside_the_default_one(tmp_path: Path) -> Non
         assert (
             sum(one["name"] == "model" for one in found) == sum(one["name"] == "direct" for one in found) == 3
         )
-        assert "mlp.bulk: 0 ready" in next(one["detail"] for one in found if one["name"] == "queues")
+        queues = next(one["detail"] for one in found if one["name"] == "queues")
+        assert queues.startswith("6 queues (inference.requests, inference.requests.mlp, "), queues
+        assert "each 0 ready" in queues
     finally:
         assert up.stop() == 0
 
