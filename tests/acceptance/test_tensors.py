@@ -16,6 +16,8 @@ async def test_models_from_folders_beside_the_default_one(tmp_path: Path) -> Non
     for name in ("mlp", "multi-output"):
         write_model(root / name, MODELS[name][0]())
     (tmp_path / "inputs.json").write_text(json.dumps(INPUTS))
+    listed = await command("model", "list", "--models", str(root), "--json")
+    assert [one["model"] for one in json.loads(listed.out)][:3] == ["builtin", "mlp", "multi-output"]
     up = Up(tmp_path / "up", {"model": "simulated:1,1", "models": str(root)})
     up.start()
     try:
