@@ -10,7 +10,7 @@ from inferq.catalog import Catalog, ModelCard, Task, check_names
 from inferq.errors import OperatorError
 from inferq.head import Kind
 from inferq.hubcache import HubCache, models_dir
-from inferq.modelfolder import ModelFolder, builtin_path, check
+from inferq.modelfolder import MODEL_FILE, ModelFolder, builtin_path, check
 from inferq.modelspec import ModelKind, ModelSpec, parse
 from inferq.settings import Settings, with_values
 
@@ -21,7 +21,7 @@ def model_names(settings: Settings) -> list[str]:
     Raises:
         OperatorError: the folder of models is not there, or one in it has a name that cannot be.
     """
-    return [settings.model_name, *_folders(settings)]
+    return [settings.model_name, *further_folders(settings)]
 
 
 def read_catalog(settings: Settings) -> Catalog:
@@ -31,9 +31,40 @@ def read_catalog(settings: Settings) -> Catalog:
         OperatorError: one cannot be served; the text says why, and the cure.
     """
     cards = [_default_card(settings)]
-    for name, path in _folders(settings).items():
+    for name, path in further_folders(settings).items():
         cards.append(card_of(check(path, name=name), spec=str(path)))
     return Catalog(default=settings.model_name, models={card.name: card for card in cards})
+
+
+def further_folders(settings: Settings) -> dict[str, Path]:
+    """Return the folders of the further models by name; the default model's own, if it lies there, is left out.
+
+    Raises:
+        OperatorError: the folder of models is not there or is a model itself, or a name in it cannot be.
+    """
+    if not settings.models:
+        return {}
+    root = Path(settings.models).absolute()
+    if not root.is_dir():
+        raise OperatorError(
+            f"INFERQ_MODELS={settings.models!r} is no folder: name the one that holds your models"
+        )
+    if (root / MODEL_FILE).is_file():
+        raise OperatorError(
+            f"INFERQ_MODELS={settings.models!r} is a model's own folder: name the one that holds it, or set"
+            " INFERQ_MODEL"
+        )
+    default = parse(settings.model)
+    # What is hidden is a tool's own, as a version control's.
+    found = {path.name: path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    folders = {name: found[name] for name in check_names(found, root=settings.models)}
+    own = folders.pop(default.name, None)
+    if own is not None and (default.path is None or Path(default.path).resolve() != own.resolve()):
+        raise OperatorError(
+            f"INFERQ_MODELS={settings.models!r} holds the folder {default.name!r}, which is the name of the model in"
+            f" INFERQ_MODEL: rename it, or set INFERQ_MODEL={own}"
+        )
+    return folders
 
 
 def served_spec(settings: Settings) -> str:
@@ -44,7 +75,7 @@ def served_spec(settings: Settings) -> str:
     """
     if settings.served == settings.model_name:
         return settings.model
-    folders = _folders(settings)
+    folders = further_folders(settings)
     if settings.served not in folders:
         raise OperatorError(
             f"INFERQ_SERVES={settings.serves!r}: there is no such model, only"
@@ -99,25 +130,3 @@ def _place(spec: ModelSpec, cache_dir: Path | None) -> Path | None:
         commit = cache.commit_of(spec.revision or "main")
         return None if commit is None else cache.folder(commit)
     return Path(spec.path) if spec.path is not None else None
-
-
-def _folders(settings: Settings) -> dict[str, Path]:
-    """Return the folders of the further models by name; the default model's own, if it lies there, is left out."""
-    if not settings.models:
-        return {}
-    root = Path(settings.models).absolute()
-    if not root.is_dir():
-        raise OperatorError(
-            f"INFERQ_MODELS={settings.models!r} is no folder: name the one that holds your models"
-        )
-    default = parse(settings.model)
-    # What is hidden is a tool's own, as a version control's.
-    found = {path.name: path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
-    folders = {name: found[name] for name in check_names(found, root=settings.models)}
-    own = folders.pop(default.name, None)
-    if own is not None and (default.path is None or Path(default.path).resolve() != own.resolve()):
-        raise OperatorError(
-            f"INFERQ_MODELS={settings.models!r} holds the folder {default.name!r}, which is the name of the model in"
-            f" INFERQ_MODEL: rename it, or set INFERQ_MODEL={own}"
-        )
-    return folders

@@ -18,6 +18,7 @@ from inferq.hubcache import cached
 from inferq.loading import load_settings
 from inferq.modelfolder import Progress, builtin_path, digest
 from inferq.modelspec import ModelSpec, parse
+from inferq.modelsroot import further_folders
 from inferq.progresspipe import run
 from inferq.servicechild import service_argv
 from inferq.settings import Settings
@@ -48,13 +49,20 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @app.command(name="list")
-def list_models(json: Json = False) -> None:
-    """List the models on this machine: the built-in one and those downloaded from the hub."""
-    settings, _ = load_settings(os.environ)
+def list_models(
+    models: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="whose folders are models too (default: INFERQ_MODELS)"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the models on this machine: the built-in one, those in a folder, and those downloaded from the hub."""
+    settings, _ = load_settings(os.environ, {} if models is None else {"models": models})
     found = []
     with progress("looking at the models") as shown:
         for model, folder in [
             ("builtin", builtin_path()),
+            *further_folders(settings).items(),
             *((f"hub:{one.repo}@{one.commit}", one.path) for one in cached(settings.cache_path)),
         ]:
             shown.show(f"reading {model}")

@@ -16,6 +16,8 @@ async def test_models_from_folders_beside_the_default_one(tmp_path: Path) -> Non
     for name in ("mlp", "multi-output"):
         write_model(root / name, MODELS[name][0]())
     (tmp_path / "inputs.json").write_text(json.dumps(INPUTS))
+    listed = await command("model", "list", "--models", str(root), "--json")
+    assert [one["model"] for one in json.loads(listed.out)][:3] == ["builtin", "mlp", "multi-output"]
     up = Up(tmp_path / "up", {"model": "simulated:1,1", "models": str(root)})
     up.start()
     try:
@@ -57,7 +59,9 @@ async def test_models_from_folders_beside_the_default_one(tmp_path: Path) -> Non
         assert (
             sum(one["name"] == "model" for one in found) == sum(one["name"] == "direct" for one in found) == 3
         )
-        assert "mlp.bulk: 0 ready" in next(one["detail"] for one in found if one["name"] == "queues")
+        queues = next(one["detail"] for one in found if one["name"] == "queues")
+        assert queues.startswith("6 queues (inference.requests, inference.requests.mlp, "), queues
+        assert "each 0 ready" in queues
     finally:
         assert up.stop() == 0
 

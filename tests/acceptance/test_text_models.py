@@ -68,7 +68,7 @@ async def test_embeddings_labels_and_pairs_for_their_users(tmp_path: Path) -> No
                 assert set(several.labels) == {one for one, score in several.scores.items() if score >= 0.5}
                 jobs = client.submit_many([("a b", "c"), "a b"], model="match")
                 assert all(isinstance(one, inferq.Job) for one in jobs)
-                with pytest.raises(inferq.JobFailed, match="no classification"):
+                with pytest.raises(inferq.JobFailed, match="gave no labels, but embedding"):
                     client.run("a b", model="mean", timeout_s=60)
                 with pytest.raises(inferq.BadRequest, match="text_pair"):
                     client.submit("a", text_pair="b", model="several")

@@ -75,6 +75,9 @@ def test_models_that_are_refused(tmp_path: Path) -> None:
     """Each with the reason and the cure."""
     with pytest.raises(OperatorError, match="is no folder: name the one"):
         model_names(settings(models=str(tmp_path / "gone")))
+    write_model(tmp_path / "mlp", MODELS["mlp"][0]())
+    with pytest.raises(OperatorError, match="is a model's own folder: name the one that holds it"):
+        model_names(settings(models=str(tmp_path / "mlp")))
     root = tmp_path / "models"
     (root / "empty").mkdir(parents=True)
     with pytest.raises(OperatorError, match=r"empty has no model\.onnx"):
