@@ -5,7 +5,7 @@ per model, priority and shard is a matter of naming. The default model's interac
 a part is appended only where it differs from the default.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inferq.cachekey import job_digest, shard_of
@@ -160,10 +160,9 @@ class Names:
         """Pub/sub channel that names the streams which have got entries."""
         return f"{self.namespace}queued"
 
-    @property
-    def waiting_count(self) -> str:
-        """Hash of how many entries wait in all streams, and when they were counted (ms)."""
-        return f"{self.namespace}waiting"
+    def waiting_count(self, model: str) -> str:
+        """Hash of how many entries wait in all streams of a model, and when they were counted (ms)."""
+        return f"{self.namespace}waiting{self._part(model)}"
 
     @property
     def exchange(self) -> str:
@@ -187,12 +186,8 @@ class Names:
 
     def queue(self, model: str, priority: Priority = Priority.INTERACTIVE, shard: int = 0) -> str:
         """Name of one queue."""
-        name = f"{self.namespace}{QUEUE}{self._part(model)}"
-        if priority is Priority.BULK:
-            name += ".bulk"
-        if self.shards > 1:
-            name += f".{shard}"
-        return name
+        name = self._base(model, priority)
+        return f"{name}.{shard}" if self.shards > 1 else name
 
     def queue_of(self, job: Job) -> str:
         """Name the queue that a job belongs in: its input says which shard."""
@@ -206,10 +201,9 @@ class Names:
         """Name the queues of one shard, interactive before bulk."""
         return tuple(self.queue(model, priority, shard) for priority in Priority)
 
-    @staticmethod
-    def shard_bases(queues: Iterable[str]) -> tuple[str, ...]:
-        """Name what the queues of all shards begin with, before a dot and the shard, in their order."""
-        return tuple(queue.removesuffix(".0") for queue in queues if queue.endswith(".0"))
+    def shard_bases(self, model: str) -> tuple[str, ...]:
+        """Name what a model's queues begin with, before a dot and the shard, interactive before bulk."""
+        return tuple(self._base(model, priority) for priority in (Priority.INTERACTIVE, Priority.BULK))
 
     def queues(self, *models: str) -> tuple[str, ...]:
         """Name every queue of the models (of the default one when none is named), interactive before bulk."""
@@ -219,6 +213,14 @@ class Names:
             for model in models or (self.default_model,)
             for shard in range(self.shards)
         )
+
+    def base_of(self, queue: str) -> str:
+        """Name what all queues of a queue's model begin with."""
+        return (queue.rpartition(".")[0] if self.shards > 1 else queue).removesuffix(".bulk")
+
+    def _base(self, model: str, priority: Priority) -> str:
+        name = f"{self.namespace}{QUEUE}{self._part(model)}"
+        return name + ".bulk" if priority is Priority.BULK else name
 
     def _part(self, model: str) -> str:
         return "" if model == self.default_model else f".{model}"

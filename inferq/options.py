@@ -127,7 +127,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(field="max_batch_tokens", default="4096", parse=allowed.integer(1, 1_000_000), unit="tokens",
            help="most tokens in a batch, padding counted; a longer job runs alone"),
     Option(field="queue_limit", default="10000", parse=allowed.integer(1, 10_000_000), unit="jobs",
-           help="jobs waiting before new ones are refused with 503"),
+           help="jobs of a model waiting before new ones of it are refused with 503"),
     Option(field="max_attempts", default="3", parse=allowed.integer(1, 20), unit="attempts",
            help="times a job alone may crash or hang the engine before it is dead-lettered"),
     Option(field="engine_timeout_ms", default="30000", parse=allowed.integer(10, 3_600_000), unit="ms",

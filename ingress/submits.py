@@ -86,8 +86,10 @@ class Submits:
         self._broker, self._names, self._quotas, self._cache = broker, names, quotas, cache
         self._limit_jobs, self._rates = limit_jobs, rates
         self._catalog, self._max_input_bytes = catalog, max_input_bytes
-        # A queue without a name stands for all that are not counted one by one.
-        self._queues = {model: ("", *names.queues(model)) for model in catalog.models}
+        # What they begin with stands for those that are not counted one by one.
+        self._queues = {
+            model: {names.shard_bases(model)[0], *names.queues(model)} for model in catalog.models
+        }
         self._jobs = metrics.jobs.labels("queued")
         self._deadlines = Deadlines(ACCEPT_S)
         self.gate = Gate()

@@ -5,7 +5,7 @@
 2. A delivery is held until it is acked, given back or buried; when its holder dies, another batcher gets it.
 3. Messages may come twice. Whoever runs one asks the record first.
 4. `bury` keeps the dead letter, confirmed, before the message goes.
-5. What waits is bounded: at the limit `accept` raises `QueueFull`.
+5. What waits is bounded, of each model by itself: at the limit `accept` raises `QueueFull`.
 6. A submit that may have been made before, under the same job id, is made again without making a second job.
 """
 
@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from inferq.errors import HttpError, Unavailable
+from inferq.errors import HttpError, QueueFull, Unavailable
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, Delivery
+from inferq.plurals import counted
 from inferq.steps import Origin
 
 Deliver = Callable[[Delivery], None]
@@ -90,6 +91,12 @@ class DeadEntry:
 
 class TakenBack(Unavailable):
     """A submit that is made again was taken back by its first maker: its job id is of no use any more."""
+
+
+def full(origin: Origin, limit_jobs: int) -> QueueFull:
+    """Return the refusal of a job whose model's queues are full."""
+    jobs = counted(limit_jobs, "job is", "jobs are")
+    return QueueFull(f"{jobs} waiting already for the model {origin.job.model!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

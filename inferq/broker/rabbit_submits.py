@@ -14,13 +14,12 @@ import structlog
 
 from inferq.background import end
 from inferq.backoff import Backoff
-from inferq.broker.base import TakenBack
+from inferq.broker.base import TakenBack, full
 from inferq.broker.publisher import Returned
-from inferq.broker.room import Room
+from inferq.broker.rooms import Rooms
 from inferq.errors import HttpError, QueueFull, Unavailable
 from inferq.gather import Asked, Gather
 from inferq.jobs import ErrorCode
-from inferq.plurals import counted
 from inferq.steps import Origin, fail
 from inferq.store import ID_TAKEN, Store
 from inferq.submits import Adopted, adopt, disown
@@ -44,8 +43,8 @@ class RabbitSubmits:
     ``send`` publishes and has the future get the confirm, ``again`` publishes what came back as unroutable.
     """
 
-    def __init__(self, store: Store, room: Room, send: Send, again: Again) -> None:
-        self._store, self._room, self._send, self._again = store, room, send, again
+    def __init__(self, store: Store, rooms: Rooms, send: Send, again: Again) -> None:
+        self._store, self._rooms, self._send, self._again = store, rooms, send, again
         self._new = Gather[Origin, None](partial(self._make, resumed=False))
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -59,15 +58,20 @@ class RabbitSubmits:
 
     async def accept(self, origin: Origin) -> None:
         """Make record and message; raises `QueueFull` or `Unavailable`."""
-        if not self._room.grant(1):
-            raise self._full()
+        if not self._rooms.of(origin.queue).grant(1):
+            raise full(origin, self._rooms.limit_jobs)
         await self._settled(origin, self._new.ask(origin))
 
     async def accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
         """Make records and messages in one go; for each None once both are safe, or why not."""
-        granted = (self._room.grant_again if resumed else self._room.grant)(len(origins))
+        rooms = [self._rooms.of(origin.queue) for origin in origins]
+        granted = [bool(room.grant_again(1) if resumed else room.grant(1)) for room in rooms]
         loop = asyncio.get_running_loop()
-        submits: list[_Submit] = [Asked(origin, loop.create_future()) for origin in origins[:granted]]
+        submits: list[_Submit] = [
+            Asked(origin, loop.create_future())
+            for origin, let_in in zip(origins, granted, strict=True)
+            if let_in
+        ]
         if submits:
             self._spawn(self._make_many(submits, resumed=resumed))
         answers: list[HttpError | None] = []
@@ -82,7 +86,11 @@ class RabbitSubmits:
         finally:
             for origin, future in submits[len(answers) + 1 :]:
                 self._give_up(origin, future)
-        return [*answers, *[self._full()] * (len(origins) - granted)]
+        settled = iter(answers)
+        return [
+            next(settled) if let_in else full(origin, self._rooms.limit_jobs)
+            for origin, let_in in zip(origins, granted, strict=True)
+        ]
 
     async def _make_many(self, submits: Sequence[_Submit], *, resumed: bool) -> None:
         try:
@@ -125,29 +133,31 @@ class RabbitSubmits:
 
     async def _settled(self, origin: Origin, future: asyncio.Future[None]) -> None:
         """Await a submit's outcome, and see to what it leaves behind."""
+        room = self._rooms.of(origin.queue)
         try:
             try:
                 await future
             except Returned:
                 await self._again(origin.queue, origin.message, origin.job.job_id)
         except _Foreign as error:
-            self._room.refused()
+            room.refused()
             raise Unavailable(error.detail) from None
         except BaseException as error:
             if isinstance(error, QueueFull):
-                self._room.shut()
-            self._room.refused()
+                room.shut()
+            room.refused()
             self._end_soon(origin, str(error) or "the submit was given up")
             raise
-        self._room.accepted(origin.queue)
+        room.accepted(origin.queue)
 
     def _give_up(self, origin: Origin, future: asyncio.Future[None]) -> None:
         """Let go of a submit that nobody waits for any more, be it done or not."""
+        room = self._rooms.of(origin.queue)
         if future.done() and not future.cancelled() and future.exception() is None:
-            self._room.accepted(origin.queue)
+            room.accepted(origin.queue)
             return
         future.cancel()
-        self._room.refused()
+        room.refused()
         self._end_soon(origin, "the submit was given up")
 
     def _end_soon(self, origin: Origin, detail: str) -> None:
@@ -175,9 +185,6 @@ class RabbitSubmits:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _full(self) -> QueueFull:
-        return QueueFull(f"{counted(self._room.limit_jobs, 'job is', 'jobs are')} waiting already")
 
 
 class _Foreign(Unavailable):

@@ -1,13 +1,13 @@
 """The queue in RabbitMQ: quorum queues, publisher confirms, dead letters through an exchange of their own.
 
-`x-max-length` bounds each queue by itself and is the hard stop. All queues together are bounded by a count that is
-read every `POLL_S` and carried on in between by what this process accepted (`inferq.broker.room`).
+`x-max-length` bounds each queue by itself and is the hard stop. All queues of a model together are bounded by a count
+that is read every `POLL_S` and carried on in between by what this process accepted (`inferq.broker.rooms`).
 
 Publishing and consuming have separate connections: a memory alarm blocks the one that publishes.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +25,7 @@ from inferq.broker.rabbit_dead import RabbitDeadLetters
 from inferq.broker.rabbit_missing import missing
 from inferq.broker.rabbit_shard_consumer import RabbitShardConsumer
 from inferq.broker.rabbit_submits import RabbitSubmits
-from inferq.broker.room import Room
+from inferq.broker.rooms import Rooms
 from inferq.broker.sieved_connection import PublishingConnection
 from inferq.errors import HttpError, InferqError, QueueFull, Unavailable
 from inferq.heartbeats import BatcherBeat, living
@@ -63,9 +63,8 @@ class RabbitBroker:
         self._mending, self._counting_lock = asyncio.Lock(), asyncio.Lock()
         self._mended = 0
         self._poller: asyncio.Task[None] | None = None
-        # Many queues are not counted one by one, see `depth`.
-        self._room = Room(("",) if store.names.shards > 1 else self.queues, limit_jobs=limit_jobs)
-        self._submits = RabbitSubmits(store, self._room, self._send, self._again)
+        self._rooms = Rooms(store.names, self.queues, limit_jobs=limit_jobs)
+        self._submits = RabbitSubmits(store, self._rooms, self._send, self._again)
 
     @property
     def ready(self) -> bool:
@@ -150,16 +149,23 @@ class RabbitBroker:
 
         Many queues are not asked one by one, several times a second. What waits in them is then what has not ended, by
         the records, less what the batchers say that they hold. A message whose job has ended, as by a cancel, does not
-        count, nor one whose record was lost; the limit of each queue holds in any case.
+        count, nor one whose record was lost; the limit of each queue holds in any case. Only where all models together
+        come near the limit of one are they asked, now and then, to tell which has so many.
         """
+        loop, rooms = asyncio.get_running_loop(), self._rooms
         async with self._counting_lock:
-            self._room.count_begins()
-            if self._names.shards > 1:
-                jobs = {"": await self._unfinished()}
+            rooms.count_begins()
+            if self._names.shards == 1:
+                jobs: Mapping[str, int] = {queue: await self._count(queue) for queue in self.queues}
+                depth = sum(jobs.values())
             else:
-                jobs = {queue: await self._count(queue) for queue in self.queues}
-            self._room.counted(jobs, asyncio.get_running_loop().time())
-        return sum(jobs.values())
+                depth = await self._unfinished()
+                jobs = rooms.told_together(depth)
+                if not jobs and rooms.each_due(loop.time()):
+                    jobs = {base: await self.waiting(group) for base, group in rooms.groups.items()}
+            if jobs:
+                rooms.counted(jobs, loop.time())
+        return depth
 
     async def waiting(self, queues: Sequence[str]) -> int:
         """Count what waits in these queues; raises `Unavailable`."""
@@ -168,7 +174,7 @@ class RabbitBroker:
     @property
     def counted(self) -> Counted:
         """What waited at the last count, and what was accepted here since."""
-        return Counted(at_s=self._room.at_s, jobs=self._room.jobs)
+        return Counted(at_s=self._rooms.at_s, jobs=self._rooms.jobs)
 
     async def dead_count(self) -> int:
         """Count the dead letters; raises `Unavailable`."""

@@ -23,21 +23,25 @@ local function waiting(stream, group)
 end
 """
 
-# New records and their queue entries in one step, as long as all queues together hold fewer than the limit.
+# New records and their queue entries in one step, as long as the queues of their model together hold fewer than the
+# limit.
 # KEYS: open jobs, the stream, all streams..., then records. ARGV: channel, length of what precedes the id in a record's
-# key, ttl (s), limit, group, count of all streams, then for each record its next look (ms), its message, the count of
-# its fields' names and values, and those.
-# -> how much waits in each of all streams now, then for each record 1, or 0 when the id is taken, or -1 when they are
-# full.
+# key, ttl (s), limit, group, count of all streams, count of the model's, where these are among all, then for each
+# record its next look (ms), its message, the count of its fields' names and values, and those.
+# -> how much waits in each of all streams now, then for each record 1, or 0 when the id is taken, or -1 when the
+# model's are full.
 ACCEPT = record_script(
     _WAITING
     + """
-local before_id, limit, streams, at = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[6]), 7
+local before_id, limit, streams, at = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[6]), 8
 local out, total, mine = {}, 0, 0
 for i = 1, streams do
   out[i] = waiting(KEYS[2 + i], ARGV[5])
-  total = total + out[i]
   if KEYS[2 + i] == KEYS[2] then mine = i end
+end
+for _ = 1, tonumber(ARGV[7]) do
+  total = total + out[tonumber(ARGV[at])]
+  at = at + 1
 end
 for i = 3 + streams, #KEYS do
   local key, id = KEYS[i], string.sub(KEYS[i], before_id + 1)
@@ -61,13 +65,13 @@ return out
 """,
 )
 
-# As ACCEPT, but into as many streams as there are shards. To count them all for each call would cost more than the call
-# itself, so the count is kept beside them: what was accepted is added, what was delivered since is not yet taken off.
-# So it is never too low, and a job is refused only by a count that is `fresh` ms old at most.
+# As ACCEPT, but into as many streams of a model as there are shards. To count them all for each call would cost more
+# than the call itself, so the count is kept beside them: what was accepted is added, what was delivered since is not
+# yet taken off. So it is never too low, and a job is refused only by a count that is `fresh` ms old at most.
 # KEYS: open jobs, the count, then for each record its stream and itself. ARGV: channel, length of what precedes the id
 # in a record's key, ttl (s), limit, group, bell, how old a count may be (ms), how old where it refuses (ms), count of
-# the names that all streams begin with, those, how many shards each has, then for each record as in ACCEPT.
-# -> how much waits, then for each record as in ACCEPT.
+# the names that the model's streams begin with, those, how many shards each has, then for each record as in ACCEPT.
+# -> for each record as in ACCEPT.
 ACCEPT_SHARDED = record_script(
     _WAITING
     + """
@@ -84,7 +88,7 @@ if not total or age > tonumber(ARGV[7]) or (total + jobs > limit and age > tonum
     end
   end
 end
-local out, rung, bells = {0}, {}, {}
+local out, rung, bells = {}, {}, {}
 for i = 3, #KEYS, 2 do
   local stream, key, id = KEYS[i], KEYS[i + 1], string.sub(KEYS[i + 1], before_id + 1)
   local last = at + 2 + tonumber(ARGV[at + 2])
@@ -108,7 +112,6 @@ for i = 3, #KEYS, 2 do
 end
 redis.call('HSET', KEYS[2], 'jobs', total, 'at', string.format('%.0f', counted))
 if #bells > 0 then redis.call('PUBLISH', ARGV[6], table.concat(bells, ' ')) end
-out[1] = total
 return out
 """,
 )

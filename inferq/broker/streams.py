@@ -9,18 +9,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from inferq.broker.base import Counted, DeadEntry, Deliver
+from inferq.broker.base import Counted, DeadEntry, Deliver, full
 from inferq.broker.shard_stream_consumer import ShardStreamConsumer
 from inferq.broker.stream_consumer import StreamConsumer, ensure_groups
 from inferq.broker.stream_scripts import ACCEPT, ACCEPT_SHARDED, DEPTHS, REQUEUE
-from inferq.errors import HttpError, QueueFull, Unavailable, Undecodable
+from inferq.errors import HttpError, Unavailable, Undecodable
 from inferq.gather import Asked, Gather
 from inferq.jobs import OpenJob
 from inferq.messages import DeadLetter, decode_dead
 from inferq.moves import MOST_JOBS, Call
 from inferq.names import DEAD_LIMIT, GROUP, Names
 from inferq.pipeline import Pipeline
-from inferq.plurals import counted
 from inferq.redis import CONNECT_TIMEOUT_S, Client, evaluate, evaluate_many, translated
 from inferq.shardcount import agree
 from inferq.steps import Origin
@@ -53,7 +52,7 @@ class StreamsBroker:
         self._counted = Counted()
         # What was accepted since into queues that are too many to be counted each time.
         self._added: dict[str, int] = {}
-        self._bases = self._names.shard_bases(self.queues) if self._names.shards > 1 else ()
+        self._places = {queue: at for at, queue in enumerate(self.queues, 1)}
 
     @property
     def ready(self) -> bool:
@@ -74,7 +73,7 @@ class StreamsBroker:
 
     async def accept(self, origin: Origin) -> None:
         """Create record and entry in one step; raises `QueueFull` or `Unavailable`."""
-        refusal = self._refusal(await self._entries.ask(origin), resumed=False)
+        refusal = self._refusal(origin, await self._entries.ask(origin), resumed=False)
         if refusal is not None:
             raise refusal
 
@@ -86,7 +85,7 @@ class StreamsBroker:
             answers = await self._accept(origins)
         except Unavailable as error:
             return [error] * len(origins)
-        return [self._refusal(answer, resumed=resumed) for answer in answers]
+        return [self._refusal(*one, resumed=resumed) for one in zip(origins, answers, strict=True)]
 
     async def _accept_gathered(self, asked: Sequence[Asked[Origin, int]]) -> None:
         answers = await self._accept([origin for origin, _ in asked])
@@ -112,18 +111,13 @@ class StreamsBroker:
     async def _accept_counted(self, origins: Sequence[Origin]) -> list[int]:
         """Accept into few streams, which are all counted in each call."""
         names, store = self._names, self._store
-        groups: dict[str, list[int]] = {}
-        for number, origin in enumerate(origins):
-            groups.setdefault(origin.queue, []).append(number)
-        parts = [
-            (queue, numbers[first : first + MOST_JOBS])
-            for queue, numbers in groups.items()
-            for first in range(0, len(numbers), MOST_JOBS)
-        ]
+        parts = _parts(origins, lambda origin: origin.queue)
         calls: list[Call] = []
         for queue, numbers in parts:
+            own = [self._places[one] for one in names.queues(origins[numbers[0]].job.model)]
             args: list[Any] = [
                 names.announced, names.before_id, store.record_ttl_s, self._limit_jobs, GROUP, len(self.queues),
+                len(own), *own,
             ]  # fmt: skip  # as in the script's head
             for number in numbers:
                 args += self._born(origins[number])
@@ -139,34 +133,39 @@ class StreamsBroker:
     async def _accept_sharded(self, origins: Sequence[Origin]) -> list[int]:
         """Accept into any of many streams, whose count is kept beside them."""
         names = self._names
+        parts = _parts(origins, lambda origin: origin.job.model)
         calls: list[Call] = []
-        for first in range(0, len(origins), MOST_JOBS):
-            part = origins[first : first + MOST_JOBS]
+        for model, numbers in parts:
+            bases = names.shard_bases(model)
             args: list[Any] = [
                 names.announced, names.before_id, self._store.record_ttl_s, self._limit_jobs, GROUP,
-                names.queued_bell, RECOUNT_MS, FRESH_MS, len(self._bases), *self._bases, names.shards,
+                names.queued_bell, RECOUNT_MS, FRESH_MS, len(bases), *bases, names.shards,
             ]  # fmt: skip  # as in the script's head
-            keys = [names.open_jobs, names.waiting_count]
-            for origin in part:
-                args += self._born(origin)
-                keys += [origin.queue, names.job(origin.job.job_id)]
+            keys = [names.open_jobs, names.waiting_count(model)]
+            for number in numbers:
+                args += self._born(origins[number])
+                keys += [origins[number].queue, names.job(origins[number].job.job_id)]
             calls.append((keys, args))
-        answers = await evaluate_many(self._redis, ACCEPT_SHARDED, calls)
-        found = [answer for _, *part in answers for answer in part]
-        for origin, answer in zip(origins, found, strict=True):
+        found = dict.fromkeys(range(len(origins)), 0)
+        for (_, numbers), answer in zip(
+            parts, await evaluate_many(self._redis, ACCEPT_SHARDED, calls), strict=True
+        ):
+            found.update(zip(numbers, answer, strict=True))
+        for number, answer in found.items():
             if answer == 1:
-                self._added[origin.queue] = self._added.get(origin.queue, 0) + 1
-        return found
+                queue = origins[number].queue
+                self._added[queue] = self._added.get(queue, 0) + 1
+        return list(found.values())
 
     def _born(self, origin: Origin) -> list[Any]:
         look_ms, fields = self._store.birth(origin)
         return [look_ms, origin.message, len(fields), *fields]
 
-    def _refusal(self, answer: int, *, resumed: bool) -> HttpError | None:
+    def _refusal(self, origin: Origin, answer: int, *, resumed: bool) -> HttpError | None:
         if answer == 1 or (answer == 0 and resumed):
             return None
         if answer == -1:
-            return QueueFull(f"{counted(self._limit_jobs, 'job is', 'jobs are')} waiting already")
+            return full(origin, self._limit_jobs)
         return Unavailable(ID_TAKEN)
 
     def _count(self, jobs: Sequence[int]) -> None:
@@ -289,3 +288,12 @@ class StreamsBroker:
             async with translated("take the change"):
                 await self._redis.xdel(self._names.dead_queue, *(entry.key for entry in chosen))
         return [entry.letter for entry in chosen]
+
+
+def _parts(origins: Sequence[Origin], by: Callable[[Origin], str]) -> list[tuple[str, list[int]]]:
+    """Group jobs, and return for each group, in parts that are not too long, where its jobs are among all."""
+    groups: dict[str, list[int]] = {}
+    for number, origin in enumerate(origins):
+        groups.setdefault(by(origin), []).append(number)
+    starts = [(name, first) for name, group in groups.items() for first in range(0, len(group), MOST_JOBS)]
+    return [(name, groups[name][first : first + MOST_JOBS]) for name, first in starts]

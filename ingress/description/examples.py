@@ -108,7 +108,7 @@ ERRORS: Final[tuple[HttpError, ...]] = (
     UnsupportedMediaType("Content-Type must be application/json"),
     IdempotencyMismatch("this Idempotency-Key was used for a request with another body"),
     QuotaExceeded("this key may submit 50 jobs a second"),
-    QueueFull("10000 jobs wait, and no more are taken"),
+    QueueFull("10000 jobs are waiting already for the model 'builtin'"),
     DeadlineUnreachable("what waits already takes longer than deadline_ms allows"),
     Unavailable("Redis is away"),
     CircuitOpen("redis failed repeatedly and is given a rest of another 27 s", retry_after_s=27, begun=False),

@@ -6,7 +6,7 @@ import pytest
 
 import inferq.broker.rabbit_submits
 from inferq.broker.rabbit_submits import RabbitSubmits
-from inferq.broker.room import Room
+from inferq.broker.rooms import Rooms
 from inferq.errors import Unavailable
 from inferq.names import Names
 from inferq.ports import LOOPBACK, free_port
@@ -32,9 +32,9 @@ async def test_attempts_to_end_what_was_refused_are_bounded(
     """However many submits are refused meanwhile; each is, at once, and its room is free again."""
     monkeypatch.setattr(inferq.broker.rabbit_submits, "MOST_ENDING", 5)
     redis = connect(f"redis://{LOOPBACK}:{free_port()}")
-    room = Room(["q"], limit_jobs=100)
+    rooms = Rooms(streams.names, streams.names.queues(), limit_jobs=100)
     submits = RabbitSubmits(
-        Store(redis, Names(), job_ttl_s=60, result_ttl_s=60), room, send=never, again=nor_again
+        Store(redis, Names(), job_ttl_s=60, result_ttl_s=60), rooms, send=never, again=nor_again
     )
     before = len(asyncio.all_tasks())
     for _ in range(3):
@@ -43,6 +43,6 @@ async def test_attempts_to_end_what_was_refused_are_bounded(
         )
         assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
         assert len(asyncio.all_tasks()) - before < 10
-    assert room.grant(1000) == 100
+    assert rooms.of(streams.names.queue("builtin")).grant(1000) == 100
     await submits.close()
     await redis.aclose()

@@ -34,7 +34,8 @@ def _all(names: Names) -> list[str]:
         names.lease("b"),
         names.sharding,
         names.queued_bell,
-        names.waiting_count,
+        names.waiting_count("builtin"),
+        names.waiting_count("other"),
         names.shard_members("builtin"),
         names.shard_members("other"),
         names.shard_newcomers("builtin"),
@@ -139,10 +140,18 @@ def test_equal_inputs_meet_in_one_shard(priority: Priority) -> None:
 def test_what_the_queues_of_all_shards_begin_with() -> None:
     """A dot and the shard make a queue of it."""
     names = Names(shards=12)
-    bases = names.shard_bases(names.queues("builtin", "other"))
-    assert {f"{base}.{shard}" for base in bases for shard in range(12)} == set(
-        names.queues("builtin", "other")
-    )
+    for model in ("builtin", "other"):
+        bases = names.shard_bases(model)
+        assert tuple(f"{base}.{shard}" for base in bases for shard in range(12)) == names.queues(model)
+
+
+@pytest.mark.parametrize("shards", [1, 12])
+@pytest.mark.parametrize("namespace", ["", "t.1-"])
+def test_what_all_queues_of_a_model_begin_with(shards: int, namespace: str) -> None:
+    """It is told from any of them, and is no other model's."""
+    names = Names(namespace=namespace, shards=shards)
+    for model, base in (("builtin", "inference.requests"), ("v1.2-bulky", "inference.requests.v1.2-bulky")):
+        assert {names.base_of(queue) for queue in names.queues(model)} == {namespace + base}
 
 
 def test_without_shards_a_job_is_in_the_one_queue() -> None:
