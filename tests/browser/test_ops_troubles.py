@@ -18,6 +18,8 @@ from tests.faultfile import FaultFile
 from tests.support import wait_until
 from tests.tensormodels import MODELS, write_model
 
+# What is away is believed in for seconds each time, and several of these waits make up one test.
+pytestmark = pytest.mark.timeout(240)
 # An engine that is held still is not taken for one that hangs.
 PATIENT = {"engine_timeout_ms": "600000", "hang_factor": "1000000", "stall_s": "600"}
 # Whoever is dead is believed to live for ten seconds, and the page asks every two.
@@ -115,7 +117,9 @@ def test_a_redis_that_is_away_leaves_the_breakers_to_see(browser: Browser, start
                 re.compile(r"^The breaker of \S+ to Redis is open: \d+ failures so far\.$"), timeout=60_000
             )
             expect(page.locator("#link-text")).to_have_text("no answer")
-            expect(page.locator("#notice")).to_have_text(re.compile("These figures are of .*; the page asks again by itself"))
+            expect(page.locator("#notice")).to_have_text(
+                re.compile("These figures are of .*; the page asks again by itself")
+            )
             assert tile(page, "batchers") == "1"
             looked_at(page, "redis-open")
         expect(said.first).to_have_text(
