@@ -18,6 +18,8 @@ from tests.faultfile import FaultFile
 from tests.support import wait_until
 from tests.tensormodels import MODELS, write_model
 
+# What is away is believed in for seconds each time, and several of these waits make up one test.
+pytestmark = pytest.mark.timeout(240)
 # An engine that is held still is not taken for one that hangs.
 PATIENT = {"engine_timeout_ms": "600000", "hang_factor": "1000000", "stall_s": "600"}
 # Whoever is dead is believed to live for ten seconds, and the page asks every two.
