@@ -256,7 +256,7 @@ def main(argv: list[str] | None = None) -> int:
         words += ["--quick"] if arguments.quick else []
         words += ["--model FOLDER"] if arguments.model else []
         command = " ".join(["bash deploy/gpu-check.sh", *words])
-        report = document(found, command=command, began_at=began_at, environment=about)
+        report = document(found, command=command, began_at=began_at, environment=about, quick=arguments.quick)
         name = f"gpu-{arguments.device}{'-quick' if arguments.quick else ''}"
         page = write(report, out, name)
     except OperatorError as error:

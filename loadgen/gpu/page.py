@@ -20,10 +20,16 @@ _HOW: Final = (
     " wait for the whole run, and what it does is read from the batchers' counters between two moments. Nothing is"
     " cached."
 )
+_QUICK: Final = (
+    "This was a trial of the check itself, with short runs, and with a model of one layer where none was given. Its"
+    " figures are no measure of any device."
+)
 
 
-def document(found: Found, *, command: str, began_at: str, environment: Mapping[str, str]) -> Document:
-    """Return the report; its JSON holds all that was found."""
+def document(
+    found: Found, *, command: str, began_at: str, environment: Mapping[str, str], quick: bool = False
+) -> Document:
+    """Return the report; its JSON holds all that was found. ``quick`` says that it was made to try the check."""
     sections = [Section(title="Aims", parts=[_figures(aims(found))])]
     sections += [Section(title=f"Bare runtime, {one.precision}", parts=_bare(one)) for one in found.bare]
     if found.piped:
@@ -41,7 +47,7 @@ def document(found: Found, *, command: str, began_at: str, environment: Mapping[
     on = f"{found.gpu or 'no GPU'}, device {found.device}"
     return Document(
         title=f"Check of a GPU: {on}",
-        asked=[_HOW, f"It took {found.seconds:.0f} s."],
+        asked=[*([_QUICK] if quick else []), _HOW, f"It took {found.seconds:.0f} s."],
         command=command,
         began_at=began_at,
         environment=environment,
@@ -53,7 +59,8 @@ def document(found: Found, *, command: str, began_at: str, environment: Mapping[
 def aims(found: Found) -> list[Figure]:
     """Return what was aimed at and what was reached; of what was not run there is no line."""
     figures = [
-        equal(f"{one.precision}, answers that are finite", float(one.finite), 1.0, "") for one in found.bare
+        equal(f"{one.precision}, answers that are finite", float(one.finite), 1.0, "of 1")
+        for one in found.bare
     ]
     bare = {one.precision: one for one in found.bare}
     shares = {
@@ -74,7 +81,9 @@ def aims(found: Found) -> list[Figure]:
     for memory in found.memory:
         name = f"{memory.way}, jobs done where memory was short"
         figures.append(equal(name, float(memory.done), float(memory.jobs), "jobs"))
-        figures.append(equal(f"{memory.way}, engines that ended over it", float(memory.restarts), 0.0, ""))
+        figures.append(
+            equal(f"{memory.way}, engines that ended over it", float(memory.restarts), 0.0, "engines")
+        )
     return figures
 
 

@@ -1,6 +1,7 @@
 """The report of a check of a GPU: every part that ran is in it, and what did not run is named."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -129,3 +130,18 @@ def test_lost_jobs_and_lost_engines_fall_short() -> None:
     """So do answers that are no numbers."""
     found = Found(device="cuda", bare=[bare(finite=False)], memory=[memory(done=127, restarts=1)])
     assert all("falls short" in figure.line() for figure in aims(found))
+
+
+def test_a_trial_of_the_check_says_so_first() -> None:
+    """Nobody is to take its figures for a device's."""
+    about: dict[str, Any] = {"command": "c", "began_at": "2026-01-31T12:00:00", "environment": {}}
+    whole, quick = (document(Found(device="cpu"), **about, quick=quick) for quick in (False, True))
+    assert quick.asked[0].startswith("This was a trial of the check itself")
+    assert quick.asked[1:] == whole.asked
+
+
+def test_each_figure_has_its_unit() -> None:
+    """On the line and in its goal."""
+    lines = [one.line() for one in aims(Found(device="cuda", bare=[bare()], memory=[memory()]))]
+    assert lines[0] == "fp16, answers that are finite: 1 of 1 (goal 1 of 1) holds"
+    assert lines[-1].endswith("engines that ended over it: 0 engines (goal 0 engines) holds")
