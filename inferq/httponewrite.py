@@ -18,6 +18,8 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 _BODILESS: Final = frozenset({204, 304})
+# A body above this is not copied to be joined to its head: clients who do not take it would each have their own.
+MOST_JOINED_BYTES: Final = 64 * 1024
 
 
 class OneWriteCycle(RequestResponseCycle):
@@ -65,7 +67,11 @@ class OneWriteCycle(RequestResponseCycle):
             written.append(b"connection: close\r\n")
         self.response_started, self.waiting_for_100_continue = True, False
         self.chunked_encoding = False
-        self.transport.write(b"".join((STATUS_LINE[status], *written, b"\r\n", body)))
+        first = (STATUS_LINE[status], *written, b"\r\n")
+        if len(body) > MOST_JOINED_BYTES:
+            self.transport.writelines((b"".join(first), body))
+        else:
+            self.transport.write(b"".join((*first, body)))
         self.response_complete = True
         self.message_event.set()
         if not self.keep_alive:

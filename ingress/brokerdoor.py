@@ -10,6 +10,8 @@ from inferq.circuit import Circuit
 from inferq.errors import CircuitOpen, HttpError, Unavailable
 from inferq.redis import RedisAway
 from inferq.steps import Origin
+from ingress.admission import Crowded
+from ingress.heavy import Heavy
 
 
 class BrokerDoor:
@@ -17,6 +19,7 @@ class BrokerDoor:
 
     def __init__(self, broker: Broker, circuit: Circuit | None) -> None:
         self._broker, self._circuit = broker, circuit
+        self._heavy = Heavy()
         self._gone = False
 
     def require(self) -> None:
@@ -38,7 +41,11 @@ class BrokerDoor:
             self._circuit.sign_of_life()
 
     async def accept(self, origin: Origin) -> None:
-        """Record and enqueue a new job; raises `CircuitOpen`, and what `Broker.accept` raises."""
+        """Record and enqueue a new job; raises `CircuitOpen`, `Crowded`, and what `Broker.accept` raises."""
+        async with self._heavy.turn(len(origin.message)):
+            await self._accept(origin)
+
+    async def _accept(self, origin: Origin) -> None:
         if self._circuit is None:
             await self._broker.accept(origin)
             return
@@ -51,10 +58,18 @@ class BrokerDoor:
         self._circuit.succeeded(ticket)
 
     async def accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
-        """Record and enqueue new jobs, as `Broker.accept_many` does; for each `CircuitOpen` while nobody is let in.
+        """Record and enqueue new jobs, as `Broker.accept_many` does; for each `CircuitOpen` while nobody is let in, or
+        `Crowded`.
 
         Not raised: others of the same submit may have been answered already, which is not to be lost.
         """
+        try:
+            async with self._heavy.turn(sum(len(origin.message) for origin in origins)):
+                return await self._accept_many(origins, resumed=resumed)
+        except Crowded as error:
+            return [error] * len(origins)
+
+    async def _accept_many(self, origins: Sequence[Origin], *, resumed: bool) -> list[HttpError | None]:
         if self._circuit is None:
             return await self._broker.accept_many(origins, resumed=resumed)
         try:

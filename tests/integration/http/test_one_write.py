@@ -1,13 +1,14 @@
 """Answers in one write where they come in one piece, and as uvicorn writes them where they do not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from inferq.httponewrite import MOST_JOINED_BYTES
 from inferq.ports import LOOPBACK, free_port
 from inferq.server import listen, make_server, serve_until
 
@@ -79,6 +80,34 @@ async def test_an_ordinary_answer() -> None:
         answers = await exchange(port, request(close=False), request())
     first = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok"
     assert answers == first + first.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+
+
+async def test_a_large_body_is_not_copied() -> None:
+    """Its bytes go out as they are, so that clients who do not take them hold none of their own."""
+    large = bytes(MOST_JOINED_BYTES + 1)
+    written: list[Any] = []
+
+    class Listening:
+        def __init__(self, transport: asyncio.Transport) -> None:
+            self._transport = transport
+
+        def writelines(self, parts: Sequence[bytes]) -> None:
+            written.extend(parts)
+            self._transport.writelines(parts)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._transport, name)
+
+    async def answer(send: Send) -> None:
+        cycle = cast(Any, send).__self__
+        cycle.transport = Listening(cycle.transport)
+        await send(start(headers=[(b"content-length", b"%d" % len(large))]))
+        await send(body(large))
+
+    async with served(answer) as port:
+        answered = await exchange(port, request())
+    assert answered == b"".join(written)
+    assert written[1] is large
 
 
 async def test_an_old_client_is_told_that_it_is_the_last() -> None:
