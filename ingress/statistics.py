@@ -1,19 +1,22 @@
 """The answer to `GET /v1/stats`, and how it is made of what the living processes say of themselves."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
 from inferq.heartbeats import BatcherBeat, BatcherCache, BatchTotals, CacheTotals
+from inferq.names import Names
 from inferq.quantiles import added, percentile
 from ingress.circuits import Breaker
 
 
 class QueueFigures(msgspec.Struct, kw_only=True):
-    """The queue; rates are jobs a second."""
+    """The queue; rates are jobs a second. ``models`` is the depth of each, null where these are not told apart."""
 
     depth: int
+    models: dict[str, int | None]
     dead: int
     arrival_rate: float
     drain_rate: float
@@ -79,6 +82,15 @@ class Statistics(msgspec.Struct, kw_only=True):
     routing: RoutingFigures
     latency_ms: LatencyFigures
     breakers: list[Breaker]
+
+
+def waiting(counted: Mapping[str, int], names: Names, models: Iterable[str]) -> dict[str, int | None]:
+    """Return how many jobs of each model wait, of what was counted in queues; None where some queue of it was not."""
+    queues = {model: names.queues(model) for model in models}
+    return {
+        model: sum(counted[one] for one in own) if counted.keys() >= set(own) else None
+        for model, own in queues.items()
+    }
 
 
 def capacity(rates: list[float], *, shards: int) -> float:

@@ -40,6 +40,7 @@ from ingress.statistics import (
     percentiles,
     routing_figures,
     summed,
+    waiting,
 )
 
 RATE_OVER_S: Final = 10.0
@@ -71,6 +72,7 @@ class Stats:
         self._catalog, self._models, self._learnt = catalog, list(catalog.models), learnt
         self._circuits, self._beside = circuits, beside
         self._depth_gauge = metrics.common_gauge("queue_depth", "Jobs that wait")
+        self._model_gauge = metrics.common_gauge("model_queue_depth", "Jobs of a model that wait", "model")
         self._under_way_gauge = metrics.gauge("submits_under_way", "Jobs whose submit has no answer yet")
         self._unowned_gauge = metrics.common_gauge("shards_unowned", "Shards that no living batcher has")
         self._dead_gauge = metrics.common_gauge("dead_letters", "Dead letters")
@@ -157,6 +159,7 @@ class Stats:
             Statistics(
                 queue=QueueFigures(
                     depth=await self._broker.depth(),
+                    models=self._waiting(),
                     dead=await self._broker.dead_count(),
                     arrival_rate=round(sum(entry.arrival_rate for entry in ingresses), 2),
                     drain_rate=round(sum(entry.drain_rate for entry in batchers), 2),
@@ -217,7 +220,13 @@ class Stats:
 
     async def _count(self) -> None:
         self._depth_gauge.set(await self._broker.depth())
+        for model, jobs in self._waiting().items():
+            if jobs is not None:
+                self._model_gauge.labels(model).set(jobs)
         self._dead_gauge.set(await self._broker.dead_count())
+
+    def _waiting(self) -> dict[str, int | None]:
+        return waiting(self._broker.counted.jobs, self._store.names, self._models)
 
     async def _look(self, cache: CacheTotals) -> None:
         """Tell of this ingress and read what the others say; raises `Unavailable`."""

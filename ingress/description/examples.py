@@ -210,7 +210,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, Any]]] = {
     "statistics": (
         "A pipeline at work",
         {
-            "queue": {"depth": 12, "dead": 0, "arrival_rate": 148.2, "drain_rate": 147.9},
+            "queue": {"depth": 12, "models": {"builtin": 12}, "dead": 0, "arrival_rate": 148.2, "drain_rate": 147.9},
             "batchers": [
                 {
                     "id": "host-4711", "model": "builtin", "device": "cpu", "fallback_reason": None,

@@ -196,6 +196,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "QueueFigures": {
         "depth": "Jobs that wait.",
+        "models": "Of each model; null where they are not told apart, as with shards on RabbitMQ.",
         "dead": "Dead letters.",
         "arrival_rate": "Jobs queued a second, over the last ten.",
         "drain_rate": "Jobs ended a second, over the last ten.",

@@ -118,6 +118,7 @@ async def test_the_probes(client: httpx.AsyncClient) -> None:
     assert 'inferq_jobs_total{status="queued"} 1.0' in response.text
     assert "inferq_submit_seconds_count 1.0" in response.text
     assert "inferq_queue_depth" in response.text
+    assert 'inferq_model_queue_depth{model="builtin"}' in response.text
     assert 'inferq_refused_total{code="invalid_request"} 1.0' in response.text
 
 
@@ -138,7 +139,8 @@ async def test_statistics(either: Deployment) -> None:
 
         stats = await eventually(shown, what="statistics")
     assert set(stats) == {"queue", "batchers", "batches", "cache", "routing", "latency_ms", "breakers"}
-    assert set(stats["queue"]) == {"depth", "dead", "arrival_rate", "drain_rate"}
+    assert set(stats["queue"]) == {"depth", "models", "dead", "arrival_rate", "drain_rate"}
+    assert stats["queue"]["models"] == {"builtin": 3}
     assert stats["queue"]["drain_rate"] == 5.0
     assert stats["queue"]["dead"] == 0
     assert [entry["id"] for entry in stats["batchers"]] == ["b1", "b2"]

@@ -330,7 +330,7 @@ def test_what_is_encoded_is_valid() -> None:
         error,
         problems.problem(errors.Unavailable("x")),
         Statistics(
-            queue=QueueFigures(depth=0, dead=0, arrival_rate=0.0, drain_rate=0.0),
+            queue=QueueFigures(depth=0, models={"builtin": None}, dead=0, arrival_rate=0.0, drain_rate=0.0),
             batchers=[
                 BatcherFigures(
                     id="b", model="m", device="cpu", fallback_reason=None, precision="fp32", layout="", state="idle",
