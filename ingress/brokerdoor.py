@@ -11,7 +11,7 @@ from inferq.errors import CircuitOpen, HttpError, Unavailable
 from inferq.redis import RedisAway
 from inferq.steps import Origin
 from ingress.admission import Crowded
-from ingress.heavy import Heavy
+from ingress.heavy import LIGHT_BYTES, Heavy
 
 
 class BrokerDoor:
@@ -42,7 +42,11 @@ class BrokerDoor:
 
     async def accept(self, origin: Origin) -> None:
         """Record and enqueue a new job; raises `CircuitOpen`, `Crowded`, and what `Broker.accept` raises."""
-        async with self._heavy.turn(len(origin.message)):
+        size = len(origin.message)
+        if size <= LIGHT_BYTES:
+            # The usual case, without what a context costs.
+            return await self._accept(origin)
+        async with self._heavy.turn(size):
             await self._accept(origin)
 
     async def _accept(self, origin: Origin) -> None:
