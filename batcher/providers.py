@@ -83,7 +83,9 @@ def open_session(
         return runtime.InferenceSession(graph, options, providers=[CPU]), reason
     except Exception as error:
         # The runtime's exceptions have no common class of their own
-        raise OperatorError(f"{path} does not load: {said_by_runtime(error)}") from error
+        raise OperatorError(
+            f"{path} does not load: {said_by_runtime(error)}: export it anew, or copy its files again"
+        ) from error
 
 
 def _on_gpu(

@@ -146,7 +146,9 @@ def _load(folder: ModelFolder) -> Any:
         )
     except Exception as error:
         # The library raises whatever its readers raise; all of it means that these files do not load
-        raise OperatorError(f"the tokenizer in {folder.path} does not load: {first_line(error)}") from error
+        raise OperatorError(
+            f"the tokenizer in {folder.path} does not load ({first_line(error)}): copy its files again"
+        ) from error
     if not tokenizer.is_fast:
         raise OperatorError(f"the tokenizer in {folder.path} has no tokenizer.json: export the model again")
     return tokenizer

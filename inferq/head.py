@@ -22,10 +22,10 @@ POOLED: Final = "sentence_embedding"
 
 _TOKENS: Final = ("last_hidden_state", "token_embeddings")
 _LOGITS: Final = "logits"
-_CURE: Final = (
-    f'say in {CHOICE_FILE} how its tokens are pooled, as {{"task": "embedding", "pooling": "mean",'
-    ' "normalize": true}, or export a text classifier'
-)
+# Without spaces: behind a colon and a space an operator's mistake says its cure.
+_EMBEDDING: Final = '{"task":"embedding","pooling":"mean","normalize":true}'
+_CLASSIFICATION: Final = '{"task":"classification","threshold":0.5}'
+_CURE: Final = f"say in {CHOICE_FILE} how its tokens are pooled, as {_EMBEDDING}, or export a text classifier"
 
 
 class Kind(StrEnum):
@@ -101,9 +101,11 @@ def read_choice(data: bytes) -> Choice:
     try:
         choice = msgspec.json.decode(data, type=Choice)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{CHOICE_FILE} is not understood: {error}") from None
+        raise ValueError(
+            f"{CHOICE_FILE} is not understood ({error}): write it as {_EMBEDDING} or {_CLASSIFICATION}"
+        ) from None
     if choice.task == "classification" and (choice.pooling or choice.normalize):
-        raise ValueError(f"{CHOICE_FILE}: pooling and normalize are for the task embedding")
+        raise ValueError(f"{CHOICE_FILE}: pooling and normalize are for the task embedding: take them out")
     return choice
 
 
@@ -112,10 +114,12 @@ def read_modules(value: Any) -> list[Module]:
     try:
         found = [Module(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in value]
     except (TypeError, KeyError):
-        raise ValueError(f"{MODULES_FILE} is no list of modules with type and path") from None
+        raise ValueError(
+            f"{MODULES_FILE} is no list of modules with type and path: copy the model's file again"
+        ) from None
     for module in found:
         if module.path.startswith("/") or ".." in module.path.split("/"):
-            raise ValueError(f"{MODULES_FILE} names a folder outside the model's")
+            raise ValueError(f"{MODULES_FILE} names a folder outside the model's: keep all its files there")
     return found
 
 

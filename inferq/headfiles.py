@@ -1,5 +1,9 @@
-"""Reads what a text model's folder says of its answers and of pairs; what that means is said in `inferq.head`."""
+"""Reads what a text model's folder says of its answers and of pairs; what that means is said in `inferq.head`.
 
+A pipe, or a link that leads nowhere, in the place of a file was meant to say something: it is refused.
+"""
+
+import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -7,7 +11,7 @@ import msgspec
 
 from inferq.errors import OperatorError
 from inferq.head import CHOICE_FILE, MODULES_FILE, Choice, Head, Module, head_of, read_choice, read_modules
-from inferq.modeljson import read_any, read_json
+from inferq.modeljson import read_any, read_file, read_json
 from inferq.onnxsignature import read_signature
 from inferq.pairs import takes_pairs
 
@@ -33,7 +37,7 @@ def read_head(path: Path, model: Path, config: dict[str, Any], *, labels: int) -
     """Return what a folder's text model, whose graph is in ``model``, answers; raises `OperatorError`."""
     try:
         choice = _choice(path)
-        modules = read_modules(read_any(path / MODULES_FILE)) if (path / MODULES_FILE).is_file() else []
+        modules = read_modules(read_any(path / MODULES_FILE)) if os.path.lexists(path / MODULES_FILE) else []
         pooling = _pooling(path, modules) if choice is None else None
         return head_of(
             config, labels=labels, outputs=_outputs(model), choice=choice, modules=modules, pooling=pooling
@@ -49,22 +53,22 @@ def read_pairs(path: Path) -> bool | None:
         # A list of words is BERT's; other forms have many kinds.
         return True if (path / "vocab.txt").is_file() else None
     try:
-        return takes_pairs(msgspec.json.decode(file.read_bytes(), type=_Tokenizer).post_processor)
-    except (OSError, ValueError, RecursionError) as error:
+        return takes_pairs(msgspec.json.decode(read_file(file), type=_Tokenizer).post_processor)
+    except (ValueError, RecursionError) as error:
         raise OperatorError(f"{file} is not readable JSON: copy the model's file again") from error
 
 
 def read_reading(path: Path) -> Reading:
     """Return how sentence-transformers reads texts for a folder's model."""
     file = path / READING_FILE
-    found = read_json(file) if file.is_file() else {}
+    found = read_json(file) if os.path.lexists(file) else {}
     limit = found.get("max_seq_length")
     return Reading(limit if isinstance(limit, int) else None, bool(found.get("do_lower_case")))
 
 
 def _choice(path: Path) -> Choice | None:
     file = path / CHOICE_FILE
-    return read_choice(file.read_bytes()) if file.is_file() else None
+    return read_choice(read_file(file)) if os.path.lexists(file) else None
 
 
 def _pooling(path: Path, modules: list[Module]) -> dict[str, Any] | None:

@@ -10,15 +10,16 @@ What an operator can get wrong with a model shows here, before a process loads i
 
 import hashlib
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from inferq.errors import OperatorError
-from inferq.head import SINGLE_LABEL, Head, Kind
+from inferq.head import CHOICE_FILE, SINGLE_LABEL, Head, Kind
 from inferq.headfiles import read_head, read_pairs, read_reading
-from inferq.modeljson import read_json
+from inferq.modeljson import read_json, unreadable
 from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
 from inferq.onnxfile import external_files
 from inferq.onnxsignature import read_signature
@@ -103,7 +104,14 @@ def builtin_path() -> Path:
 
 
 def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
-    """Return the folder with what its config says; `OperatorError` when something is missing or unsafe."""
+    """Return the folder with what its config says; `OperatorError` when something is missing, unsafe or unreadable."""
+    try:
+        return _checked(path, name, note)
+    except OSError as error:
+        raise unreadable(error, path) from error
+
+
+def _checked(path: Path, name: str, note: str | None) -> ModelFolder:
     if not path.is_dir():
         raise OperatorError(f"there is no model folder {path}: INFERQ_MODEL takes {ALLOWED}")
     _check_weights(path)
@@ -144,22 +152,36 @@ def layers(config: dict[str, Any]) -> int:
 
 
 def digest(folder: Path) -> str:
-    """Return the SHA-256 over the names and contents of all files of a folder, in order of their names."""
+    """Return the SHA-256 over the names and contents of all files of a folder, in order of their names.
+
+    Raises:
+        OperatorError: one of them cannot be read.
+    """
     total = hashlib.sha256()
-    for path in sorted(folder.rglob("*"), key=lambda file: file.relative_to(folder).as_posix()):
-        if path.is_file():
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    try:
+        for path in sorted(folder.rglob("*"), key=lambda file: file.relative_to(folder).as_posix()):
+            if path.is_file():
+                with path.open("rb") as file:
+                    content = hashlib.file_digest(file, "sha256").hexdigest()
+                named = f"{path.relative_to(folder).as_posix()}\0{content}\n"
+                # A file's name may be any bytes.
+                total.update(named.encode(errors="surrogateescape"))
+    except OSError as error:
+        raise unreadable(error, folder) from error
     return total.hexdigest()
 
 
 def _tensor_folder(path: Path, name: str, note: str | None) -> ModelFolder:
     model = path / MODEL_FILE
+    if os.path.lexists(path / CHOICE_FILE):
+        raise OperatorError(
+            f"model folder {path} has an {CHOICE_FILE}, which is for models of texts, and no tokenizer: copy"
+            f" tokenizer.json there, or take {CHOICE_FILE} out"
+        )
     try:
         signature = read_signature(model)
     except ValueError as error:
-        raise OperatorError(f"{model} cannot be served: {error}; export it anew so") from error
+        raise OperatorError(f"{model} cannot be served ({error}): export it anew so") from error
     if (path / CONFIG_FILE).is_file() and TEXT_INPUTS.issuperset(port.name for port in signature.inputs):
         raise OperatorError(f"model folder {path} has no tokenizer (tokenizer.json): {_EXPORT}")
     return ModelFolder(path=path, name=name, labels=(), max_length=1, note=note, signature=signature)

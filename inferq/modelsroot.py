@@ -11,6 +11,7 @@ from inferq.errors import OperatorError
 from inferq.head import Kind
 from inferq.hubcache import HubCache, models_dir
 from inferq.modelfolder import MODEL_FILE, ModelFolder, builtin_path, check
+from inferq.modeljson import unreadable
 from inferq.modelspec import ModelKind, ModelSpec, parse
 from inferq.settings import Settings, with_values
 
@@ -45,18 +46,11 @@ def further_folders(settings: Settings) -> dict[str, Path]:
     if not settings.models:
         return {}
     root = Path(settings.models).absolute()
-    if not root.is_dir():
-        raise OperatorError(
-            f"INFERQ_MODELS={settings.models!r} is no folder: name the one that holds your models"
-        )
-    if (root / MODEL_FILE).is_file():
-        raise OperatorError(
-            f"INFERQ_MODELS={settings.models!r} is a model's own folder: name the one that holds it, or set"
-            " INFERQ_MODEL"
-        )
+    try:
+        found = _found(root, settings.models)
+    except OSError as error:
+        raise unreadable(error, root) from error
     default = parse(settings.model)
-    # What is hidden is a tool's own, as a version control's.
-    found = {path.name: path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
     folders = {name: found[name] for name in check_names(found, root=settings.models)}
     own = folders.pop(default.name, None)
     if own is not None and (default.path is None or Path(default.path).resolve() != own.resolve()):
@@ -130,3 +124,22 @@ def _place(spec: ModelSpec, cache_dir: Path | None) -> Path | None:
         commit = cache.commit_of(spec.revision or "main")
         return None if commit is None else cache.folder(commit)
     return Path(spec.path) if spec.path is not None else None
+
+
+def _found(root: Path, said: str) -> dict[str, Path]:
+    """Return the folders in ``root`` by name; ``said`` is how the settings name it."""
+    if not root.is_dir():
+        raise OperatorError(f"INFERQ_MODELS={said!r} is no folder: name the one that holds your models")
+    if (root / MODEL_FILE).is_file():
+        raise OperatorError(
+            f"INFERQ_MODELS={said!r} is a model's own folder: name the one that holds it, or set INFERQ_MODEL"
+        )
+    # What is hidden is a tool's own, as a version control's.
+    shown = [path for path in root.iterdir() if not path.name.startswith(".")]
+    for path in shown:
+        if not path.exists():
+            # Left out, its model would be one that nobody knows.
+            raise OperatorError(
+                f"INFERQ_MODELS={said!r} holds the link {path.name!r}, which leads nowhere: mend it, or take it out"
+            )
+    return {path.name: path for path in shown if path.is_dir()}

@@ -106,8 +106,8 @@ def _shares(output: _Value, inputs: list[_Value]) -> bool:
 
 def _value(data: Data, start: int, end: int, what: str) -> _Value:
     name = _text(data, start, end, onnx.VALUE_NAME)
-    if not 1 <= len(name) <= MAX_NAME:
-        raise ValueError(f"an {what} has no name of 1 to {MAX_NAME} characters")
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+        raise ValueError(f"an {what} has no name of 1 to {MAX_NAME} printable characters")
     for number, _, _, begin, stop in spans(data, start, end):
         if number != onnx.VALUE_TYPE:
             continue

@@ -122,8 +122,9 @@ def test_our_own_file_decides() -> None:
 )
 def test_our_own_file_is_read_strictly(data: bytes, says: str) -> None:
     """A word that is not understood might have been meant to change every number."""
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=says) as caught:
         read_choice(data)
+    assert ": " in str(caught.value)
 
 
 def test_modules_are_named_by_their_class() -> None:

@@ -1,6 +1,7 @@
 """Models as they lie in folders."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from inferq.catalog import Task
 from inferq.errors import OperatorError
 from inferq.head import Kind
 from inferq.hubcache import HubCache, models_dir
+from inferq.modelfolder import check, digest
+from inferq.modeljson import MOST_BYTES
 from inferq.modelsroot import from_anywhere, model_names, read_catalog, served_spec
 from inferq.settings import Settings, load
 from tests.encodermodels import make_encoder
@@ -84,7 +87,9 @@ def test_models_that_are_refused(tmp_path: Path) -> None:
         read_catalog(settings(models=str(root)))
     (root / "empty").rmdir()
     strings = write_strings(root / "strings")
-    with pytest.raises(OperatorError, match="cannot be served: input 'words' is of texts"):
+    with pytest.raises(
+        OperatorError, match=r"cannot be served \(input 'words' is of texts.*\): export it anew so"
+    ):
         read_catalog(settings(models=str(root)))
     (strings / "model.onnx").write_bytes(b"garbage")
     with pytest.raises(OperatorError, match="no readable ONNX file"):
@@ -93,6 +98,83 @@ def test_models_that_are_refused(tmp_path: Path) -> None:
         OperatorError, match="INFERQ_SERVES='mlp': there is no such model, only builtin, strings"
     ):
         served_spec(settings(models=str(root), serves="mlp"))
+
+
+@pytest.mark.parametrize("target", ["nowhere", "m"])
+def test_a_model_behind_a_link_that_leads_nowhere_is_named(tmp_path: Path, target: str) -> None:
+    """Left out, its jobs would be for a model that nobody knows; a link to a folder is a model."""
+    root = tmp_path / "models"
+    write_model(root / "mlp", MODELS["mlp"][0]())
+    (root / "m").symlink_to(target)
+    with pytest.raises(
+        OperatorError, match="holds the link 'm', which leads nowhere: mend it, or take it out"
+    ):
+        model_names(settings(models=str(root)))
+    (root / "m").unlink()
+    (root / "m").symlink_to("mlp")
+    assert set(read_catalog(settings(models=str(root))).models) == {"builtin", "m", "mlp"}
+
+
+def test_what_the_system_does_not_let_be_read_is_one_line(tmp_path: Path) -> None:
+    """A root, a model's folder, its graph and any file that counts; with the cure."""
+    cure = r"cannot be read \(.+\): let this user read it, and the folders that it is in"
+    with pytest.raises(OperatorError, match=cure):
+        model_names(settings(models=str(tmp_path / ("a" * 300))))
+    with pytest.raises(OperatorError, match=cure):
+        check(tmp_path / ("a" * 300), name="m")
+    folder = write_model(tmp_path / "mlp", MODELS["mlp"][0]())
+    # The system refuses to read its first bytes, whoever asks.
+    (folder / "notes").symlink_to("/proc/self/mem")
+    with pytest.raises(OperatorError, match=cure):
+        digest(folder)
+    (folder / "model.onnx").unlink()
+    (folder / "notes").rename(folder / "model.onnx")
+    with pytest.raises(OperatorError, match=cure):
+        check(folder, name="m")
+
+
+def test_a_file_whose_name_is_no_text_counts_as_others_do(tmp_path: Path) -> None:
+    """What is digested is the bytes of its name."""
+    folder = write_model(tmp_path / "mlp", MODELS["mlp"][0]())
+    before = digest(folder)
+    (folder / os.fsdecode(b"a\xff")).write_text("")
+    assert digest(folder) != before
+
+
+@pytest.mark.parametrize("file", ["config.json", "inferq.json", "sentence_bert_config.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, file: str, kind: str) -> None:
+    """A pipe would hold up the start for ever, and a device fill the memory."""
+    path = make_tiny_model(tmp_path / "tiny") / file
+    path.unlink(missing_ok=True)
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.mkdir()
+    with pytest.raises(OperatorError, match=f"{file} is no file: copy the model's {file} there"):
+        check(path.parent, name="m")
+
+
+def test_a_file_of_words_is_of_a_bounded_length(tmp_path: Path) -> None:
+    """One that is larger than any is not read at all."""
+    path = make_tiny_model(tmp_path / "tiny") / "config.json"
+    with path.open("r+b") as file:
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(OperatorError, match=r"is larger than 256 MiB: copy the model's file again"):
+        check(path.parent, name="m")
+
+
+def test_a_choice_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    """Who says how texts are answered forgot it; taken for a tensor model, the file would say nothing."""
+    folder = write_model(tmp_path / "mlp", MODELS["mlp"][0]())
+    (folder / "inferq.json").write_text('{"task":"embedding","pooling":"mean"}')
+    with pytest.raises(
+        OperatorError, match=r"no tokenizer: copy tokenizer\.json there, or take inferq\.json out"
+    ):
+        check(folder, name="m")
 
 
 def test_a_text_model_without_its_tokenizer_is_no_tensor_model(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ NO_TYPE.name = "x"
         ([kind_of("x", onnx.TypeProto())], [GOOD_OUT], "'x' has no type"),
         ([value("", FP32, ["n"])], [GOOD_OUT], "no name of 1 to 256"),
         ([value("x" * 257, FP32, ["n"])], [GOOD_OUT], "no name of 1 to 256"),
+        ([value("x\n\x1b[31m", FP32, ["n"])], [GOOD_OUT], "no name of 1 to 256 printable"),
     ],
 )
 def test_graphs_that_are_refused(inputs: Any, outputs: Any, said: str) -> None:
