@@ -82,7 +82,10 @@ def open_session(
         return runtime.InferenceSession(graph, options, providers=[CPU]), reason
     except Exception as error:
         # The runtime's exceptions have no common class of their own
-        raise OperatorError(f"{path} does not load: {first_line(error)}") from error
+        raise OperatorError(
+            f"{path} does not load ({first_line(error)}): copy it again, or export it for ONNX Runtime"
+            f" {runtime.__version__}"
+        ) from error
 
 
 def _on_gpu(

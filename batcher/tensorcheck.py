@@ -79,7 +79,8 @@ def _tried(model: TensorModel, folder: ModelFolder) -> dict[str, Any]:
     assert reason is not None
     tried = ", ".join(map(str, FREE_AXES))
     raise OperatorError(
-        f"{folder.path} does not run on zeros, with free axes of {tried}: {first_line(reason)}"
+        f"{folder.path} does not run on zeros, with free axes of {tried} ({first_line(reason)}): export it so that"
+        " it does"
     ) from reason
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from inferq.errors import OperatorError
 from inferq.head import CHOICE_FILE, MODULES_FILE, Choice, Head, Module, head_of, read_choice, read_modules
-from inferq.modeljson import read_any, read_json
+from inferq.modeljson import read_any, read_file, read_json
 from inferq.onnxsignature import read_signature
 from inferq.pairs import takes_pairs
 
@@ -48,9 +48,10 @@ def read_pairs(path: Path) -> bool | None:
     if not file.is_file():
         # A list of words is BERT's; other forms have many kinds.
         return True if (path / "vocab.txt").is_file() else None
+    content = read_file(file)
     try:
-        return takes_pairs(msgspec.json.decode(file.read_bytes(), type=_Tokenizer).post_processor)
-    except (OSError, ValueError, RecursionError) as error:
+        return takes_pairs(msgspec.json.decode(content, type=_Tokenizer).post_processor)
+    except (ValueError, RecursionError) as error:
         raise OperatorError(f"{file} is not readable JSON: copy the model's file again") from error
 
 
@@ -64,7 +65,7 @@ def read_reading(path: Path) -> Reading:
 
 def _choice(path: Path) -> Choice | None:
     file = path / CHOICE_FILE
-    return read_choice(file.read_bytes()) if file.is_file() else None
+    return read_choice(read_file(file)) if file.is_file() else None
 
 
 def _pooling(path: Path, modules: list[Module]) -> dict[str, Any] | None:

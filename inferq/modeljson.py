@@ -1,10 +1,19 @@
-"""Reads the JSON files of a model's folder; what is wrong with one is an operator's mistake, told with its cure."""
+"""Reads the JSON files of a model's folder; what is wrong with one is an operator's mistake, told with its cure.
+
+A folder may come from anywhere, and its files are read before anything is served. So only plain files are, and no
+more than any model's holds: a pipe would hold the start up for ever, and a device fill the memory.
+"""
 
 import json
+import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from inferq.errors import OperatorError
+
+# The largest tokenizer.json of a public model has a quarter of that.
+MOST_BYTES: Final = 128 * 1024 * 1024
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -17,9 +26,37 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_any(path: Path) -> Any:
     """Return what a model's JSON file holds; `OperatorError` when it cannot be read."""
+    content = read_file(path)
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise OperatorError(f"{path} is not readable JSON: copy the model's file again") from error
+
+
+def read_file(path: Path) -> bytes:
+    """Return a file of a model's folder.
+
+    Raises:
+        OperatorError: it is missing, no plain file, larger than 128 MiB, or may not be read.
+    """
+    try:
+        # Not to wait for a writer, where it is a pipe.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            content = file.read(MOST_BYTES + 1) if plain else b""
     except FileNotFoundError:
         raise OperatorError(f"{path} is missing: copy the model's {path.name} there") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise OperatorError(f"{path} is not readable JSON: copy the model's file again") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not plain:
+        raise OperatorError(f"{path} is no plain file: copy the model's {path.name} there")
+    if len(content) > MOST_BYTES:
+        limit = MOST_BYTES // 1024 // 1024
+        raise OperatorError(f"{path} is larger than {limit} MiB: copy the model's file again")
+    return content
+
+
+def unreadable(path: Path, error: OSError) -> OperatorError:
+    """Return what to say of a model's file or folder that the system does not let us read."""
+    reason = error.strerror or type(error).__name__
+    return OperatorError(f"{path} cannot be read ({reason}): let the user of this process read it")

@@ -12,6 +12,7 @@ from inferq.errors import OperatorError
 from inferq.head import Kind
 from inferq.hubcache import HubCache, models_dir
 from inferq.modelfolder import ModelFolder, builtin_path, check
+from inferq.modeljson import unreadable
 from inferq.modelspec import ModelKind, ModelSpec, parse
 from inferq.settings import Settings, with_values
 
@@ -107,13 +108,11 @@ def _folders(settings: Settings) -> dict[str, Path]:
     if not settings.models:
         return {}
     root = Path(settings.models).absolute()
-    if not root.is_dir():
-        raise OperatorError(
-            f"INFERQ_MODELS={settings.models!r} is no folder: name the one that holds your models"
-        )
+    try:
+        found = _found(root, settings.models)
+    except OSError as error:
+        raise unreadable(root, error) from error
     default = parse(settings.model)
-    # What is hidden is a tool's own, as a version control's.
-    found = {path.name: path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
     folders = {name: found[name] for name in check_names(found, root=settings.models)}
     own = folders.pop(default.name, None)
     if own is not None and (default.path is None or Path(default.path).resolve() != own.resolve()):
@@ -121,4 +120,16 @@ def _folders(settings: Settings) -> dict[str, Path]:
             f"INFERQ_MODELS={settings.models!r} holds the folder {default.name!r}, which is the name of the model in"
             f" INFERQ_MODEL: rename it, or set INFERQ_MODEL={own}"
         )
+    return folders
+
+
+def _found(root: Path, said: str) -> dict[str, Path]:
+    """Return the folders in ``root`` by name; files are somebody's notes, and what is hidden is a tool's own."""
+    if not root.is_dir():
+        raise OperatorError(f"INFERQ_MODELS={said!r} is no folder: name the one that holds your models")
+    entries = sorted(path for path in root.iterdir() if not path.name.startswith("."))
+    folders = {path.name: path for path in entries if path.is_dir()}
+    for path in entries:
+        if path.name not in folders and path.is_symlink() and not path.exists():
+            raise OperatorError(f"{path} is a link that leads nowhere: mend it, or take it out")
     return folders

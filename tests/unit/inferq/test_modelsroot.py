@@ -92,6 +92,25 @@ def test_models_that_are_refused(tmp_path: Path) -> None:
         served_spec(settings(models=str(root), serves="mlp"))
 
 
+def test_a_link_to_no_model_is_named(tmp_path: Path) -> None:
+    """A model that is left out without a word would be missed by its callers only."""
+    root = write_all(tmp_path / "models")
+    (root / "notes.txt").write_text("what lies here")
+    (root / ".gone").symlink_to("nowhere")
+    known = model_names(settings(models=str(root)))
+    (root / "gone").symlink_to("nowhere")
+    with pytest.raises(OperatorError, match="gone is a link that leads nowhere: mend it, or take it out"):
+        model_names(settings(models=str(root)))
+    (root / "gone").unlink()
+    assert model_names(settings(models=str(root))) == known
+
+
+def test_a_folder_of_models_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    """The system's reason is told, and the cure."""
+    with pytest.raises(OperatorError, match=r"cannot be read \(File name too long\): let the user"):
+        model_names(settings(models=str(tmp_path / ("x" * 300))))
+
+
 def test_a_text_model_without_its_tokenizer_is_no_tensor_model(tmp_path: Path) -> None:
     """It was forgotten; without a config the graph may well be meant to take token ids."""
     tiny = make_tiny_model(tmp_path / "models" / "tiny")
