@@ -234,7 +234,9 @@ def _width(session: OnnxSession, folder: ModelFolder) -> int:
         shape = session.run(ones, ones).shape
     except Exception as error:
         # The runtime's exceptions have no common class of their own
-        raise OperatorError(f"{folder.path} does not run: {said_by_runtime(error)}") from error
+        raise OperatorError(
+            f"{folder.path} does not run ({said_by_runtime(error)}): export it anew, or mend its {CHOICE_FILE}"
+        ) from error
     if len(shape) != 2 or shape[0] != 1 or not shape[1]:
         what = "vector" if folder.head.kind is Kind.EMBEDDING else "row of logits"
         raise OperatorError(

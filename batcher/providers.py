@@ -84,7 +84,8 @@ def open_session(
     except Exception as error:
         # The runtime's exceptions have no common class of their own
         raise OperatorError(
-            f"{path} does not load: {said_by_runtime(error)}: export it anew, or copy its files again"
+            f"{path} does not load ({said_by_runtime(error)}): copy it again, or export it for ONNX Runtime"
+            f" {runtime.__version__}"
         ) from error
 
 

@@ -170,7 +170,8 @@ def _options(runtime: Any, *, threads: int, spin: bool) -> Any:
     options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.enable_mem_pattern = False
-    options.log_severity_level = 3
+    # What goes wrong is raised, and told in one line with its cure: it is not printed before that as well.
+    options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     # Who spins between the operators of a run stops when the run has ended.

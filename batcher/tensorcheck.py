@@ -80,8 +80,8 @@ def _tried(model: TensorModel, folder: ModelFolder) -> dict[str, Any]:
     assert reason is not None
     tried = ", ".join(map(str, FREE_AXES))
     raise OperatorError(
-        f"{folder.path} does not run on zeros, with free axes of {tried}: {said_by_runtime(reason)}:"
-        " export a graph that does"
+        f"{folder.path} does not run on zeros, with free axes of {tried} ({said_by_runtime(reason)}): export it so"
+        " that it does"
     ) from reason
 
 

@@ -62,12 +62,16 @@ class FolderTokenizer:
 
     def __init__(self, folder: ModelFolder) -> None:
         tokenizer = _load(folder)
-        self.max_length = min(folder.max_length, int(tokenizer.model_max_length))
-        self.pad_id = int(tokenizer.pad_token_id or 0)
-        self._backend = tokenizer.backend_tokenizer
         self._lower = folder.lower
-        self._backend.no_padding()
-        self._backend.enable_truncation(max_length=self.max_length, strategy="longest_first")
+        self._backend = tokenizer.backend_tokenizer
+        try:
+            self.max_length = min(folder.max_length, int(tokenizer.model_max_length))
+            self.pad_id = int(tokenizer.pad_token_id or 0)
+            self._backend.no_padding()
+            self._backend.enable_truncation(max_length=self.max_length, strategy="longest_first")
+        except Exception as error:
+            # What its files say of it is passed on as it stands there, whatever that is.
+            raise _unfit(folder, error) from error
         # One that is made for pairs sets something between them.
         between = self._backend.num_special_tokens_to_add
         self.pairs = between(True) > between(False)
@@ -146,9 +150,13 @@ def _load(folder: ModelFolder) -> Any:
         )
     except Exception as error:
         # The library raises whatever its readers raise; all of it means that these files do not load
-        raise OperatorError(
-            f"the tokenizer in {folder.path} does not load ({first_line(error)}): copy its files again"
-        ) from error
+        raise _unfit(folder, error) from error
     if not tokenizer.is_fast:
         raise OperatorError(f"the tokenizer in {folder.path} has no tokenizer.json: export the model again")
     return tokenizer
+
+
+def _unfit(folder: ModelFolder, error: Exception) -> OperatorError:
+    return OperatorError(
+        f"the tokenizer in {folder.path} does not load ({first_line(error).rstrip(':')}): copy the model's files again"
+    )

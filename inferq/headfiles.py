@@ -52,8 +52,9 @@ def read_pairs(path: Path) -> bool | None:
     if not file.is_file():
         # A list of words is BERT's; other forms have many kinds.
         return True if (path / "vocab.txt").is_file() else None
+    content = read_file(file)
     try:
-        return takes_pairs(msgspec.json.decode(read_file(file), type=_Tokenizer).post_processor)
+        return takes_pairs(msgspec.json.decode(content, type=_Tokenizer).post_processor)
     except (ValueError, RecursionError) as error:
         raise OperatorError(f"{file} is not readable JSON: copy the model's file again") from error
 

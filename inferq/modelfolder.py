@@ -11,6 +11,7 @@ What an operator can get wrong with a model shows here, before a process loads i
 import hashlib
 import importlib.util
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from inferq.errors import OperatorError
 from inferq.head import CHOICE_FILE, SINGLE_LABEL, Head, Kind
-from inferq.headfiles import read_head, read_pairs, read_reading
+from inferq.headfiles import READING_FILE, read_head, read_pairs, read_reading
 from inferq.modeljson import read_json, unreadable
 from inferq.modelspec import ALLOWED, ModelKind, ModelSpec
 from inferq.onnxfile import external_files
@@ -28,6 +29,7 @@ from inferq.tensors.signature import Signature
 MODEL_FILE: Final = "model.onnx"
 MODEL_FILES: Final = {"fp32": MODEL_FILE, "int8": "model.int8.onnx", "fp16": "model.fp16.onnx"}
 CONFIG_FILE: Final = "config.json"
+TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
 DEFAULT_MAX_LENGTH: Final = 512
 
 # One of these sets makes a tokenizer.
@@ -114,6 +116,7 @@ def check(path: Path, *, name: str, note: str | None = None) -> ModelFolder:
 def _checked(path: Path, name: str, note: str | None) -> ModelFolder:
     if not path.is_dir():
         raise OperatorError(f"there is no model folder {path}: INFERQ_MODEL takes {ALLOWED}")
+    _check_kinds(path)
     _check_weights(path)
     if not any(all((path / file).is_file() for file in files) for files in TOKENIZER_SETS):
         return _tensor_folder(path, name, note)
@@ -159,15 +162,18 @@ def digest(folder: Path) -> str:
     """
     total = hashlib.sha256()
     try:
-        for path in sorted(folder.rglob("*"), key=lambda file: file.relative_to(folder).as_posix()):
-            if path.is_file():
-                with path.open("rb") as file:
-                    content = hashlib.file_digest(file, "sha256").hexdigest()
-                named = f"{path.relative_to(folder).as_posix()}\0{content}\n"
-                # A file's name may be any bytes.
-                total.update(named.encode(errors="surrogateescape"))
+        paths = sorted(folder.rglob("*"), key=lambda file: file.relative_to(folder).as_posix())
+        files = [path for path in paths if path.is_file()]
     except OSError as error:
         raise unreadable(error, folder) from error
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise unreadable(error, path) from error
+        # A file's name may be any bytes.
+        total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode(errors="surrogateescape"))
     return total.hexdigest()
 
 
@@ -185,6 +191,20 @@ def _tensor_folder(path: Path, name: str, note: str | None) -> ModelFolder:
     if (path / CONFIG_FILE).is_file() and TEXT_INPUTS.issuperset(port.name for port in signature.inputs):
         raise OperatorError(f"model folder {path} has no tokenizer (tokenizer.json): {_EXPORT}")
     return ModelFolder(path=path, name=name, labels=(), max_length=1, note=note, signature=signature)
+
+
+def _check_kinds(path: Path) -> None:
+    """Refuse what would be opened and is no file: a pipe waits for a writer for ever, a device may have no end."""
+    for entry in sorted(path.iterdir()):
+        try:
+            kind = entry.stat().st_mode
+        except OSError:
+            # A link that leads nowhere is as if it were not there.
+            continue
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise OperatorError(
+                f"{entry} is neither a file nor a folder: put the model's there, or take it out"
+            )
 
 
 def _check_weights(path: Path) -> None:
@@ -236,21 +256,25 @@ def _labels(config: dict[str, Any], path: Path) -> tuple[str, ...]:
 
 def _max_length(config: dict[str, Any], path: Path) -> int:
     """Return the most tokens that the model takes: the smaller of its positions and the tokenizer's limit."""
-    limits = [DEFAULT_MAX_LENGTH]
+    limits = {CONFIG_FILE: DEFAULT_MAX_LENGTH}
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     if isinstance(positions, int):
         offset = str(config.get("model_type")) in _OFFSET_POSITIONS
         padding = config.get("pad_token_id")
-        limits = [positions - (padding if isinstance(padding, int) else 0) - 1 if offset else positions]
-    tokenizer_config = path / "tokenizer_config.json"
+        first = (padding if isinstance(padding, int) else 0) + 1 if offset else 0
+        limits[CONFIG_FILE] = positions - first
+    tokenizer_config = path / TOKENIZER_CONFIG_FILE
     if tokenizer_config.is_file():
         limit = read_json(tokenizer_config).get("model_max_length")
         # "no limit" is written there as a huge number, at times as a float
         if isinstance(limit, int | float) and abs(limit) < 1e9:
-            limits.append(int(limit))
+            limits[TOKENIZER_CONFIG_FILE] = int(limit)
     sentence = read_reading(path).length
     if sentence is not None:
-        limits.append(sentence)
-    if min(limits) < 1:
-        raise OperatorError(f"{path / CONFIG_FILE}: the longest input must be at least 1 token")
-    return min(limits)
+        limits[READING_FILE] = sentence
+    file, least = min(limits.items(), key=lambda limit: limit[1])
+    if least < 1:
+        raise OperatorError(
+            f"{path / file}: the longest input must be at least 1 token; copy the model's file again"
+        )
+    return least

@@ -111,5 +111,7 @@ def _folder(text: str) -> ModelSpec:
 
 def _checked_name(name: str) -> str:
     if name == ".." or not _NAME.fullmatch(name):
-        raise ValueError("the last part of a model's path names it: 1 to 100 of A-Z a-z 0-9 . _ -")
+        raise ValueError(
+            "a path whose last part is 1 to 100 of A-Z a-z 0-9 . _ -, since that names the model"
+        )
     return name

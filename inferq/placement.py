@@ -8,14 +8,11 @@ them answers; each then also has a probe port on loopback, and all of them the f
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
+from inferq.cpus import available_cpus
 from inferq.ports import LOOPBACK, free_ports, next_free_port
 from inferq.settings import Settings, with_values
 from inferq.summing import SUMMED_IN
-
-# As many as the setting may say.
-MOST_BATCHERS: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +85,15 @@ def _ingresses(settings: Settings, taken: Collection[int], counts: Path) -> list
 def _batcher_settings(settings: Settings, port: int, model: str, *, beside: int) -> Settings:
     """Return what a batcher is told: it takes calls under the keys of the others, and signs nothing.
 
-    It has its part of the cores of all ``beside``, whatever model they serve.
+    It has its part of the cores of all ``beside``, whatever model they serve. That is said in threads: how many
+    batchers there are for each model it has to know as it is, for the GPU's memory and the shards.
     """
     return with_values(
         settings,
         batcher_port=port,
         webhook_secret="",
         serves="" if model == settings.model_name else model,
-        batchers=min(beside, MOST_BATCHERS),
+        threads=settings.threads or max(1, available_cpus() // beside),
     )
 
 

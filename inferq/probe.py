@@ -54,7 +54,10 @@ async def ask(host: str, port: int, path: str, *, timeout_s: float = TIMEOUT_S) 
             return await _get(host, port, path)
     except TimeoutError:
         return Answer(status=0, reason=f"no answer within {timeout_s:g} s")
-    except (OSError, EOFError, ValueError, IndexError) as error:
+    except (ValueError, IndexError, asyncio.LimitOverrunError):
+        # No number where the status should be, or a head without an end
+        return Answer(status=0, reason="it speaks no HTTP")
+    except (OSError, EOFError) as error:
         reason = (
             "nothing listens there" if isinstance(error, ConnectionRefusedError) else type(error).__name__
         )

@@ -37,6 +37,9 @@ def spans(data: Data, start: int, end: int) -> Iterator[tuple[int, bool, int, in
         key, at = varint(data, at)
         kind = key & 7
         begin = at
+        if key < 8:
+            # No field has the number 0. Zeros, as of a file that was never written, would be read to their end.
+            raise ValueError("not a protobuf file")
         if kind == _VARINT:
             _, at = varint(data, at)
         elif kind == _EIGHT_BYTES:

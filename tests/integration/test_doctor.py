@@ -1,12 +1,13 @@
 """What `inferq doctor` finds when something is wrong, each provoked with the real thing."""
 
+import asyncio
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,31 @@ async def test_who_holds_our_port_is_named() -> None:
         (silent,) = await look_at_service(service)
         assert who in silent.detail
         assert "does not answer" in silent.detail
+
+
+@pytest.mark.parametrize("says", [b"x" * 100_000, b"220 mail.example ready\r\n\r\n", b"HELLO\r\n\r\n"])
+async def test_what_speaks_no_http_on_our_port_is_told(says: bytes) -> None:
+    """Whatever it sends, without an end or of another protocol, is a finding as any other."""
+
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        with suppress(OSError):
+            # Until the other side has gone.
+            while await reader.read(1024):
+                pass
+        writer.transport.abort()
+        ended.set()
+
+    async with await asyncio.start_server(answer, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        (found,) = await look_at_service(RunningService(name="ingress", host=LOOPBACK, port=port))
+        async with asyncio.timeout(10):
+            await ended.wait()
+    assert found.grade is Grade.WRONG
+    assert "listens there and does not answer (it speaks no HTTP)" in found.detail
+    assert "INFERQ_INGRESS_PORT" in found.cure
 
 
 async def test_a_frozen_engine_is_found_past_the_queue(valkey_url: str, namespace: str) -> None:

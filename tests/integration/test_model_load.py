@@ -1,6 +1,7 @@
 """Model folders, tokenizers and sessions, with a tiny model and what can be wrong with one."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,30 @@ def _change_config(**changes: object) -> Callable[[Path], object]:
     return change
 
 
+def _put(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def _linked(name: str, target: str) -> Callable[[Path], object]:
+    """Put a link in a file's place. To read one's own memory from 0 on fails for every user."""
+
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(target)
+
+    return change
+
+
+def _unending(name: str) -> Callable[[Path], object]:
+    """Put a file of 8 GiB of zeros, which take no room, in a file's place."""
+
+    def change(folder: Path) -> None:
+        with (folder / name).open("wb") as file:
+            file.truncate(8 << 30)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -85,7 +110,26 @@ def _change_config(**changes: object) -> Callable[[Path], object]:
         (_change_config(id2label={"1": "a"}), "id2label must name"),
         (_change_config(id2label={}), "id2label must name"),
         (_change_config(id2label={"0": "a", "1": "a"}), "twice"),
-        (_change_config(max_position_embeddings=0), "at least 1 token"),
+        (
+            _change_config(max_position_embeddings=0),
+            r"config\.json: the longest input must be at least 1 token",
+        ),
+        (
+            _put("tokenizer_config.json", b'{"model_max_length": 0}'),
+            r"tokenizer_config\.json: the longest input",
+        ),
+        (
+            _linked("config.json", "/proc/self/mem"),
+            r"config\.json cannot be read \(.*\): let this user",
+        ),
+        (_linked("tokenizer.json", "/proc/self/mem"), r"tokenizer\.json cannot be read"),
+        (_linked("model.onnx", "/proc/self/mem"), "cannot be read"),
+        (_linked("config.json", "/dev/zero"), r"config\.json is neither a file nor a folder: .* take it out"),
+        (lambda folder: os.mkfifo(folder / "special_tokens_map.json"), "is neither a file nor a folder"),
+        (_unending("config.json"), r"config\.json is larger than 128 MiB: copy"),
+        (_unending("tokenizer.json"), "is larger than 128 MiB: copy"),
+        (_unending("inferq.json"), "is larger than 128 MiB: copy"),
+        (_unending("model.onnx"), "no readable ONNX file"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_one_line(
@@ -96,6 +140,21 @@ def test_what_is_wrong_with_a_folder_is_one_line(
     with pytest.raises(OperatorError, match=says) as caught:
         resolve(parse(str(tiny)))
     assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_that_does_not_load_is_one_line(tiny: Path) -> None:
+    """What its files say is passed on as it stands there, so what the loader makes of it is an operator's mistake."""
+    (tiny / "tokenizer_config.json").write_text(json.dumps({"model_max_length": "x"}))
+    with pytest.raises(OperatorError, match=r"does not load \(.*\): copy the model's files again") as caught:
+        FolderTokenizer(check(tiny, name="tiny"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_has_no_digest(tiny: Path) -> None:
+    """It is named, with the cure."""
+    (tiny / "notes").symlink_to("/proc/self/mem")
+    with pytest.raises(OperatorError, match=r"notes cannot be read .*: let this user read it"):
+        digest(tiny)
 
 
 @pytest.mark.parametrize("location", ["/etc/hostname", "../weights", "a/../../weights"])

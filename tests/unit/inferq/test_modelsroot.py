@@ -154,7 +154,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, file: str, kind: str)
             path.symlink_to("/dev/zero")
         case _:
             path.mkdir()
-    with pytest.raises(OperatorError, match=f"{file} is no file: copy the model's {file} there"):
+    said = "no file: copy the" if kind == "folder" else "neither a file nor a folder: put the"
+    with pytest.raises(OperatorError, match=f"{file} is {said} model's"):
         check(path.parent, name="m")
 
 
@@ -163,7 +164,7 @@ def test_a_file_of_words_is_of_a_bounded_length(tmp_path: Path) -> None:
     path = make_tiny_model(tmp_path / "tiny") / "config.json"
     with path.open("r+b") as file:
         file.truncate(MOST_BYTES + 1)
-    with pytest.raises(OperatorError, match=r"is larger than 256 MiB: copy the model's file again"):
+    with pytest.raises(OperatorError, match=r"is larger than 128 MiB: copy the model's file again"):
         check(path.parent, name="m")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from inferq import placement
 from inferq.placement import Place, places
 from inferq.ports import LOOPBACK, free_port, next_free_port
 from inferq.settings import load, to_environ
@@ -82,20 +83,30 @@ def test_a_batcher_is_told_no_secret() -> None:
         assert (place.settings.webhook_secret, place.settings.api_keys) == ("", keys)
 
 
-def test_every_model_has_its_batchers() -> None:
-    """As many as the settings say, each told which model it serves and how many share the cores."""
+def test_every_model_has_its_batchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as the settings say, each told which model it serves, and its part of the cores of all of them."""
+    monkeypatch.setattr(placement, "available_cpus", lambda: 25)
     settings = load({}, {"model": "simulated:1,1", "batchers": "2", "models": "/models"})[0]
     _, batchers, _ = places(settings, models=["simulated", "mlp", "conv"], ports_auto=True, counts=COUNTS)
     assert [place.name for place in batchers] == [f"batcher-{number}" for number in range(1, 7)]
     assert [place.settings.serves for place in batchers] == ["", "", "mlp", "mlp", "conv", "conv"]
     assert [place.settings.served for place in batchers] == ["simulated"] * 2 + ["mlp"] * 2 + ["conv"] * 2
-    assert {place.settings.batchers for place in batchers} == {6}
+    assert {place.settings.threads for place in batchers} == {4}
+    assert {place.settings.batchers for place in batchers} == {2}
     assert len({place.port for place in batchers}) == 6
 
 
-def test_the_cores_are_shared_by_as_many_as_the_setting_may_say() -> None:
-    """More batchers than that are told no more than may be said."""
-    settings = load({}, {"batchers": "33"})[0]
+def test_threads_that_are_set_stay() -> None:
+    """They are a batcher's own; with more batchers than cores each has one."""
+    for threads, told in (("3", 3), ("0", 1)):
+        settings = load({}, {"batchers": "64", "threads": threads})[0]
+        _, batchers, _ = places(settings, models=["builtin", "mlp"], ports_auto=True, counts=COUNTS)
+        assert [place.settings.threads for place in batchers] == [told] * 128
+
+
+def test_batchers_of_many_models_share_no_shards() -> None:
+    """Each model has shards of its own, so there may be more batchers in all than one model has shards."""
+    settings = load({}, {"batchers": "2", "routing": "hash", "shards": "2"})[0]
     _, batchers, _ = places(settings, models=["builtin", "mlp"], ports_auto=True, counts=COUNTS)
-    assert len(batchers) == 66
+    assert len(batchers) == 4
     assert all(load(to_environ(place.settings))[0] == place.settings for place in batchers)

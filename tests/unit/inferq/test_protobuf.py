@@ -45,9 +45,9 @@ def test_a_value_that_is_cut_short(cut: bytes) -> None:
         list(spans(cut, 0, len(cut)))
 
 
-@pytest.mark.parametrize("bad", [b"\x0bxx", b"\x08" + b"\xff" * 11])
+@pytest.mark.parametrize("bad", [b"\x0bxx", b"\x08" + b"\xff" * 11, b"\0\0"])
 def test_what_is_no_message(bad: bytes) -> None:
-    """A kind that is none, and a number without an end."""
+    """A kind that is none, a number without an end, and zeros."""
     with pytest.raises(ValueError, match="not a protobuf file"):
         list(spans(bad, 0, len(bad)))
 
