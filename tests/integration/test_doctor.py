@@ -91,7 +91,12 @@ async def test_a_redis_that_refuses_us_is_not_called_away(valkey_url: str) -> No
     assert "INFERQ_REDIS_URL" in refused.cure
     found, _ = await look_at_redis(settings_of(f"redis://:{PASSWORD}@{LOOPBACK}:{free_port()}/0"))
     assert "start that Redis" in only(found, "redis").cure
-    assert PASSWORD not in str([refused, *found])
+    both = settings_of(with_login(valkey_url, f"bob:{PASSWORD}"))
+    (broker,), _ = await look_at_broker(both)
+    assert "correct user and password" in broker.cure
+    (away,), _ = await look_at_broker(settings_of(f"redis://:{PASSWORD}@{LOOPBACK}:{free_port()}/0"))
+    assert "start that Redis" in away.cure
+    assert PASSWORD not in str([refused, *found, broker, away])
 
 
 async def test_streams_that_nobody_reads_are_wrong(valkey_url: str, namespace: str) -> None:

@@ -1,6 +1,8 @@
 """The doctor's call of a batcher, past the queue: of each kind of model, and what it says when that fails."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,18 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from inferq.cli.deployment import Endpoint
+from inferq.cli.examining import directcall, onejob
 from inferq.cli.examining.directcall import CallFailed, call_batcher
 from inferq.cli.examining.finding import Grade
+from inferq.cli.examining.onejob import send_one
 from inferq.cli.examining.services import look_at_batcher
 from inferq.ports import LOOPBACK
 from inferq.runfile import RunningService
 from inferq.server import listen, make_server, serve_until
 from tests.answers import bearer
 from tests.deployment import Deployment
+from tests.doctoring import settings_of
 from tests.encodermodels import make_encoder
 from tests.faultfile import FaultFile
 from tests.support import eventually
@@ -130,3 +136,55 @@ async def test_each_failure_has_its_cure(status: int, body: bytes, said: str, cu
     assert cure in caught.value.cure
     with pytest.raises(CallFailed, match="breaks off \\(ConnectError\\)"):
         await call_batcher(service, "m", None)
+
+
+@asynccontextmanager
+async def _stranger(says: bytes, then: bytes) -> AsyncIterator[RunningService]:
+    """Listen, and answer whoever comes with ``says`` and then with ``then`` again and again."""
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(says)
+            while then:
+                writer.write(then)
+                await writer.drain()
+                # Nothing waits for this: the answer has no end, and must leave others their turn.
+                await asyncio.sleep(0.01)
+        except (OSError, EOFError):
+            pass
+        finally:
+            writer.transport.abort()
+            ended.set()
+
+    async with await asyncio.start_server(answer, LOOPBACK, 0) as server:
+        yield RunningService(name="batcher-1", host=LOOPBACK, port=server.sockets[0].getsockname()[1])
+        async with asyncio.timeout(10):
+            await ended.wait()
+
+
+async def test_an_answer_without_an_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However alive it looks: no single read takes long."""
+    endless = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n", b"x"
+    monkeypatch.setattr(directcall, "WHOLE_S", 0.5)
+    async with _stranger(*endless) as service:
+        with pytest.raises(CallFailed, match="had not answered a call to its end after"):
+            await call_batcher(service, "m", None)
+    monkeypatch.setattr(onejob, "WHOLE_S", 0.5)
+    async with _stranger(*endless) as service:
+        found = await send_one(
+            Endpoint(url=f"http://{service.host}:{service.port}"), settings_of("redis://127.0.0.1:9")
+        )
+    assert (found.grade, "had not answered all of it" in found.detail) == (Grade.WRONG, True)
+    assert "see what listens there" in found.cure
+
+
+async def test_a_stranger_that_says_it_is_healthy() -> None:
+    """What does not say it as a batcher does is told as what is wrong."""
+    body = b'{"status":"ok","healthy":true}'
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with _stranger(head.encode() + body, b"") as service:
+        (found,) = await look_at_batcher(service)
+    assert (found.grade, "says nothing of its health" in found.detail) == (Grade.WRONG, True)
+    assert "of another version: restart it" in found.cure

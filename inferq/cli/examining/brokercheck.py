@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import aio_pika
 from aio_pika.abc import AbstractChannel
 from aio_pika.exceptions import AMQPError
-from redis.exceptions import ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from inferq.awaycures import BROKER_AWAY
+from inferq.awaycures import BROKER_AWAY, away_cures
 from inferq.broker import Broker
 from inferq.cli.examining.finding import Finding, note, of_error, ok, wrong
 from inferq.cli.examining.management import Management, ask_management
@@ -52,7 +52,10 @@ async def look_at_broker(settings: Settings) -> tuple[list[Finding], Management 
         found = [_refused(error)]
     except (InferqError, ResponseError) as error:
         said = first_line(error)
-        found = [wrong("broker", said if place in said else f"{place}: {said}", BROKER_AWAY)]
+        cure = away_cures(settings).get("broker", BROKER_AWAY)
+        if isinstance(error.__cause__, AuthenticationError | NoPermissionError):
+            cure = "correct user and password in INFERQ_REDIS_URL, or in INFERQ_BROKER_URL where that is set"
+        found = [wrong("broker", said if place in said else f"{place}: {said}", cure)]
     if managed is not None:
         found += await _rabbit(settings, managed, queues)
     return found, managed

@@ -3,6 +3,7 @@
 What the model takes, the batcher says itself, so that nothing of its files need be here.
 """
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 CALL_S: Final = 10.0
 # The call's own time is over first.
 _LONGER_S: Final = 2.0
+WHOLE_S: Final = 20.0
 
 _LOG: Final = "see the batcher's log"
 _CURES: Final[Mapping[int, str]] = {
@@ -59,10 +61,15 @@ async def call_batcher(service: RunningService, model: str, key: str | None) -> 
     address = f"http://{host_port(service.host, service.port)}/v2/models/{model}"
     try:
         # A proxy of the environment is not for a process of ours.
-        async with AsyncClient(
-            headers=headers, timeout=Timeout(CALL_S + _LONGER_S), trust_env=False
-        ) as client:
+        async with (
+            # A stranger may answer without an end.
+            asyncio.timeout(WHOLE_S),
+            AsyncClient(headers=headers, timeout=Timeout(CALL_S + _LONGER_S), trust_env=False) as client,
+        ):
             return await _call(client, address)
+    except TimeoutError:
+        detail = f"it had not answered a call to its end after {WHOLE_S:.0f} s"
+        raise CallFailed(detail, _CURES[HTTPStatus.GATEWAY_TIMEOUT]) from None
     except HTTPError as error:
         raise CallFailed(f"a call breaks off ({type(error).__name__})", _LOG) from error
     except msgspec.DecodeError as error:

@@ -1,5 +1,6 @@
 """One job through everything, of the default model: a text, or zeros where that takes tensors."""
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 SAMPLE: Final = "everything works as it should"
 JOB_S: Final = 30.0
+# To submit it and to wait for it; those that a free axis is tried with fail at once, where they do.
+WHOLE_S: Final = 45.0
 # Lengths of the axes that a graph leaves free, one after the other until it takes one.
 FREE_AXES: Final = (1, 16, 64, 256)
 
@@ -29,8 +32,12 @@ async def send_one(place: Endpoint, settings: Settings) -> Finding:
 
     url, begun_s = place.url, time.perf_counter()
     try:
-        async with connected(place, patience_s=5.0) as client:
+        # A stranger may answer without an end.
+        async with asyncio.timeout(WHOLE_S), connected(place, patience_s=5.0) as client:
             said = await _run(client, _signature(settings))
+    except TimeoutError:
+        cure = "see what listens there; if it is ours, restart it"
+        return wrong("one job", f"{url}: it had not answered all of it after {WHOLE_S:.0f} s", cure)
     except NoKey:
         return wrong("one job", f"{url} asks for an API key that it knows", NO_KEY)
     except JobError as error:
