@@ -39,7 +39,7 @@ TEXT_INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"}
 # Of a name in a file from elsewhere, in one line for an operator.
 _SHOWN: Final = 100
 _LFS_POINTER: Final = b"version https://git-lfs"
-_EXPORT: Final = "make one with: inferq model export <Hugging Face id or folder> <target>"
+_EXPORT: Final = "make one with `inferq model export <Hugging Face id or folder> <target>`"
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, and how many bytes of how many are done (0 of 0: not known)."""

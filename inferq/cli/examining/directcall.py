@@ -3,6 +3,7 @@
 What the model takes, the batcher says itself, so that nothing of its files need be here.
 """
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 CALL_S: Final = 10.0
 # The call's own time is over first.
 _LONGER_S: Final = 2.0
+# For several tries; whoever answers there need not be ours, and may do it byte by byte.
+_WHOLE_S: Final = 45.0
 
 _LOG: Final = "see the batcher's log"
 _CURES: Final[Mapping[int, str]] = {
@@ -59,13 +62,18 @@ async def call_batcher(service: RunningService, model: str, key: str | None) -> 
     address = f"http://{host_port(service.host, service.port)}/v2/models/{model}"
     try:
         # A proxy of the environment is not for a process of ours.
-        async with AsyncClient(
-            headers=headers, timeout=Timeout(CALL_S + _LONGER_S), trust_env=False
-        ) as client:
+        async with (
+            asyncio.timeout(_WHOLE_S),
+            AsyncClient(headers=headers, timeout=Timeout(CALL_S + _LONGER_S), trust_env=False) as client,
+        ):
             return await _call(client, address)
+    except TimeoutError:
+        raise CallFailed(
+            f"a call comes to no end within {_WHOLE_S:.0f} s", _CURES[HTTPStatus.GATEWAY_TIMEOUT]
+        ) from None
     except HTTPError as error:
         raise CallFailed(f"a call breaks off ({type(error).__name__})", _LOG) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError, MemoryError, OverflowError) as error:
         raise CallFailed(
             "it answers a call otherwise than the protocol says", _CURES[HTTPStatus.NOT_FOUND]
         ) from error

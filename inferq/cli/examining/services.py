@@ -15,6 +15,25 @@ from inferq.plurals import counted
 from inferq.probe import Answer, ask, reachable
 from inferq.runfile import RunningService
 
+
+class _Batches(msgspec.Struct):
+    total_batches: int
+    avg_batch_size: float
+
+
+class _Health(msgspec.Struct):
+    """What is read of a batcher's answer."""
+
+    healthy: bool
+    reason: str
+    total_requests: int
+    cache_hit_rate: float
+    device: str
+    model: str
+    engine_pid: int | None
+    batch_processor: _Batches
+
+
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
 
 
@@ -90,26 +109,27 @@ async def look_at_batcher(service: RunningService, key: str | None = None) -> li
     answer = await ask(service.host, service.port, "/health")
     if answer.status == 0:
         return []
-    said, place = _object(answer), f"{service.name} at {service.host}:{service.port}"
-    if "healthy" not in said:
-        cure = f"see the finding {service.name} above"
+    place = f"{service.name} at {service.host}:{service.port}"
+    try:
+        said = msgspec.json.decode(answer.body, type=_Health)
+    except msgspec.DecodeError:
+        # Another program, or a batcher of another version.
+        cure = f"see the finding {service.name} above; a batcher of another version must be restarted"
         return [wrong("direct", f"{place}: {answer.complaint or 'it says nothing of its health'}", cure)]
-    batches = said["batch_processor"]
+    batches = said.batch_processor
     told = (
-        f"{place}: {counted(said['total_requests'], 'job')} in"
-        f" {counted(batches['total_batches'], 'batch', 'batches')} of {batches['avg_batch_size']:.1f},"
-        f" {100 * said['cache_hit_rate']:.0f} % found in its cache, {said['model']} on {said['device']}"
+        f"{place}: {counted(said.total_requests, 'job')} in"
+        f" {counted(batches.total_batches, 'batch', 'batches')} of {batches.avg_batch_size:.1f},"
+        f" {100 * said.cache_hit_rate:.0f} % found in its cache, {said.model} on {said.device}"
     )
-    frozen = _frozen(said["engine_pid"], service)
+    frozen = _frozen(said.engine_pid, service)
     if frozen:
-        return [
-            wrong("direct", f"{place}: {frozen}", f"wake it (kill -CONT {said['engine_pid']}) or restart")
-        ]
-    if not said["healthy"]:
-        return [wrong("direct", f"{place}: {said['reason']}", "mend what is named there, or restart it")]
+        return [wrong("direct", f"{place}: {frozen}", f"wake it (kill -CONT {said.engine_pid}) or restart")]
+    if not said.healthy:
+        return [wrong("direct", f"{place}: {said.reason}", "mend what is named there, or restart it")]
     begun_s = time.perf_counter()
     try:
-        answered = await call_batcher(service, said["model"], key)
+        answered = await call_batcher(service, said.model, key)
     except CallFailed as failure:
         return [wrong("direct", f"{place}: {failure}", failure.cure)]
     took_ms = (time.perf_counter() - begun_s) * 1000
