@@ -32,6 +32,7 @@ from batcher.wire import Load, Loaded
 from batcher.worker import Worker
 from inferq.circuit import Circuit
 from inferq.cpus import available_cpus
+from inferq.errors import OperatorError
 from inferq.modelfolder import ModelFolder
 from inferq.modelspec import ModelKind, parse
 from inferq.modelsroot import model_names, served_spec
@@ -102,17 +103,21 @@ async def assemble(
     else:
         max_length = min(max_length, reader.max_length)
         engine.shapes = shapes_of(loaded.device, max_rows=most_rows, max_length=max_length)
-    warmth = await warm_up(
-        engine,
-        threads=settings.threads or max(1, available_cpus() // settings.batchers),
-        sessions=settings.sessions,
-        device=loaded.device,
-        simulated=spec if spec.kind is ModelKind.SIMULATED else None,
-        max_length=max_length,
-        max_rows=most_rows,
-        max_tokens=settings.max_batch_tokens,
-        signature=signature,
-    )
+    try:
+        warmth = await warm_up(
+            engine,
+            threads=settings.threads or max(1, available_cpus() // settings.batchers),
+            sessions=settings.sessions,
+            device=loaded.device,
+            simulated=spec if spec.kind is ModelKind.SIMULATED else None,
+            max_length=max_length,
+            max_rows=most_rows,
+            max_tokens=settings.max_batch_tokens,
+            signature=signature,
+        )
+    except OperatorError as error:
+        # Of several batchers that start together the line must say whose it is.
+        raise OperatorError(f"{settings.served}: {error}") from error
     task = _task(settings, engine, reader, loaded)
     planner = _planner(settings, warmth, most_rows, engine.shapes)
     tally.may_have(planner.fitting.limit)

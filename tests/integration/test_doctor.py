@@ -138,13 +138,21 @@ async def test_files_that_changed_since_they_were_loaded_are_found(tmp_path: Pat
         changed.detail == f"b1 answers with {loaded[:12]}, and on this disk lies {digests['model'][0][:12]}"
     )
     assert "restart that batcher" in changed.cure
-    differing = judge_loaded([beat("b1", loaded), beat("b2", digests["model"][0])], {})
+    differing = judge_loaded([beat("b1", loaded), beat("b2", digests["model"][0])], {"model": []})
     assert "different files" in only(differing, "loaded").detail
     (folder / "model.onnx").unlink()
     found, digests = await look_at_models(settings)
     assert (only(found, "model").grade, digests) == (Grade.WRONG, {"model": []})
     assert "has no model.onnx" in only(found, "model").detail
     assert only(judge_loaded([], {}), "loaded").cure.startswith("start one")
+
+
+def test_a_batcher_whose_model_is_gone_is_told() -> None:
+    """It still answers; started anew, nobody would know the model. Its fellows are none the worse."""
+    found = only(judge_loaded([beat("b1", "d1")], {"other": ["d2"]}), "loaded")
+    assert found.grade is Grade.NOTE
+    assert found.detail.startswith("batchers serve model, and no folder here is that")
+    assert "INFERQ_MODELS" in found.cure
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from inferq.cli.deployment import Endpoint
 from inferq.cli.examining import directcall, onejob
 from inferq.cli.examining.directcall import CallFailed, call_batcher
 from inferq.cli.examining.finding import Grade
-from inferq.cli.examining.onejob import send_one
 from inferq.cli.examining.services import look_at_batcher
 from inferq.ports import LOOPBACK
 from inferq.runfile import RunningService
@@ -106,10 +105,35 @@ async def test_an_engine_that_answers_nothing(streams: Deployment, tmp_path: Pat
         assert again.grade is Grade.WRONG
 
 
+@asynccontextmanager
+async def answering(body: bytes, status: int = 200) -> AsyncIterator[RunningService]:
+    """Serve the same answer to every request, in the place of a batcher."""
+
+    async def answer(_: Any) -> Response:
+        return Response(body, status_code=status)
+
+    listener, stopping = listen(LOOPBACK, 0, setting="INFERQ_BATCHER_PORT"), asyncio.Event()
+    server = make_server(Starlette(routes=[Route("/{path:path}", answer)]))
+    serving = asyncio.create_task(serve_until(server, listener, stopping))
+    try:
+        yield RunningService(name="batcher-1", host=LOOPBACK, port=listener.getsockname()[1])
+    finally:
+        stopping.set()
+        await serving
+        listener.close()
+
+
 @pytest.mark.parametrize(
     ("status", "body", "said", "cure"),
     [
         (200, b"{}", "otherwise than the protocol says", "restart it"),
+        (
+            200,
+            b'{"name":"m","versions":[],"platform":"p","inputs":[{"name":"x","datatype":"FP5","shape":[-1]}],'
+            b'"outputs":[]}',
+            "otherwise than the protocol says",
+            "restart it",
+        ),
         (404, b'{"error":"No such model"}', "404: No such model", "restart it"),
         (500, b'{"error":"x"}', "500: x", "inferq model check"),
         (504, b'{"error":"late"}', "504: late", "its engine hangs"),
@@ -118,73 +142,47 @@ async def test_an_engine_that_answers_nothing(streams: Deployment, tmp_path: Pat
 )
 async def test_each_failure_has_its_cure(status: int, body: bytes, said: str, cure: str) -> None:
     """Whatever answers there."""
-
-    async def answer(_: Any) -> Response:
-        return Response(body, status_code=status)
-
-    listener, stopping = listen(LOOPBACK, 0, setting="INFERQ_BATCHER_PORT"), asyncio.Event()
-    service = RunningService(name="batcher-1", host=LOOPBACK, port=listener.getsockname()[1])
-    server = make_server(Starlette(routes=[Route("/{path:path}", answer)]))
-    serving = asyncio.create_task(serve_until(server, listener, stopping))
-    try:
+    async with answering(body, status) as service:
         with pytest.raises(CallFailed, match=said) as caught:
             await call_batcher(service, "m", None)
-    finally:
-        stopping.set()
-        await serving
-        listener.close()
     assert cure in caught.value.cure
-    with pytest.raises(CallFailed, match="breaks off \\(ConnectError\\)"):
-        await call_batcher(service, "m", None)
 
 
-@asynccontextmanager
-async def _stranger(says: bytes, then: bytes) -> AsyncIterator[RunningService]:
-    """Listen, and answer whoever comes with ``says`` and then with ``then`` again and again."""
-    ended = asyncio.Event()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(says)
-            while then:
-                writer.write(then)
-                await writer.drain()
-                # Nothing waits for this: the answer has no end, and must leave others their turn.
-                await asyncio.sleep(0.01)
-        except (OSError, EOFError):
-            pass
-        finally:
-            writer.transport.abort()
-            ended.set()
-
-    async with await asyncio.start_server(answer, LOOPBACK, 0) as server:
-        yield RunningService(name="batcher-1", host=LOOPBACK, port=server.sockets[0].getsockname()[1])
-        async with asyncio.timeout(10):
-            await ended.wait()
-
-
-async def test_an_answer_without_an_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However alive it looks: no single read takes long."""
-    endless = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n", b"x"
-    monkeypatch.setattr(directcall, "WHOLE_S", 0.5)
-    async with _stranger(*endless) as service:
-        with pytest.raises(CallFailed, match="had not answered a call to its end after"):
-            await call_batcher(service, "m", None)
-    monkeypatch.setattr(onejob, "WHOLE_S", 0.5)
-    async with _stranger(*endless) as service:
-        found = await send_one(
-            Endpoint(url=f"http://{service.host}:{service.port}"), settings_of("redis://127.0.0.1:9")
-        )
-    assert (found.grade, "had not answered all of it" in found.detail) == (Grade.WRONG, True)
-    assert "see what listens there" in found.cure
-
-
-async def test_a_stranger_that_says_it_is_healthy() -> None:
-    """What does not say it as a batcher does is told as what is wrong."""
-    body = b'{"status":"ok","healthy":true}'
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    async with _stranger(head.encode() + body, b"") as service:
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"tea", b'{"healthy":true}', b'{"healthy":true,"batch_processor":5}']
+)
+async def test_what_is_no_batcher_of_ours_is_told_as_such(body: bytes) -> None:
+    """Another program, or a batcher of another version, may answer anything."""
+    async with answering(body) as service:
         (found,) = await look_at_batcher(service)
-    assert (found.grade, "says nothing of its health" in found.detail) == (Grade.WRONG, True)
-    assert "of another version: restart it" in found.cure
+    assert found.grade is Grade.WRONG
+    assert "says nothing of its health" in found.detail
+    assert "see the finding batcher-1 above" in found.cure
+
+
+async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a batcher or an ingress that is none: each byte comes in time, and so the whole never would."""
+    monkeypatch.setattr(directcall, "_WHOLE_S", 0.3)
+    monkeypatch.setattr(onejob, "WHOLE_S", 0.3)
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        with suppress(ConnectionError, asyncio.CancelledError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                # The pace is what is tried.
+                await asyncio.sleep(0.05)
+        writer.close()
+
+    async with await asyncio.start_server(drip, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(CallFailed, match="comes to no end"):
+            await call_batcher(RunningService(name="batcher-1", host=LOOPBACK, port=port), "m", None)
+        found = await onejob.send_one(
+            Endpoint(url=f"http://{LOOPBACK}:{port}", key=None), settings_of("redis://h")
+        )
+    assert found.grade is Grade.WRONG
+    assert "nothing came to an end" in found.detail
+    assert "see whether it is our ingress" in found.cure

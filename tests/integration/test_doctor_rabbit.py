@@ -9,7 +9,7 @@ from inferq.cli.examining.brokercheck import look_at_broker
 from inferq.cli.examining.finding import Finding, Grade
 from inferq.ports import LOOPBACK, free_port
 from inferq.rabbitnode import PrivateRabbit
-from inferq.settings import Settings
+from inferq.settings import Settings, with_values
 from tests.deployment import delete_queues
 from tests.doctoring import PASSWORD, only, settings_of, with_login
 from tests.rabbitalarm import control, memory_alarm
@@ -143,6 +143,14 @@ async def test_a_policy_that_takes_jobs_away_is_named(
         )
     finally:
         await control(rabbit_node, ["clear_policy", policy])
+
+
+async def test_a_redis_that_is_away_is_not_laid_on_rabbitmq(amqp: Callable[..., Settings]) -> None:
+    """Without the records its jobs cannot be told; the broker is none the worse."""
+    found, managed = await look_at_broker(with_values(amqp(), redis_url="redis://127.0.0.1:1/0"))
+    assert "its jobs cannot be told, as the records are away" in only(found, "broker").detail
+    assert only(found, "broker").cure == "see the finding redis above"
+    assert managed is not None
 
 
 async def test_a_wrong_login_at_rabbitmq_is_said(amqp: Callable[..., Settings], rabbit_url: str) -> None:

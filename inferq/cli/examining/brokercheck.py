@@ -23,7 +23,7 @@ from inferq.modelsroot import model_names
 from inferq.names import GROUP
 from inferq.plurals import counted
 from inferq.redaction import redact
-from inferq.redis import Client, translated
+from inferq.redis import Client, RedisAway, translated
 from inferq.settings import Settings, with_values
 from inferq.store import Store
 from inferq.strays import strays, unserved
@@ -56,6 +56,10 @@ async def look_at_broker(settings: Settings) -> tuple[list[Finding], Management 
         if isinstance(error.__cause__, AuthenticationError | NoPermissionError):
             cure = "correct user and password in INFERQ_REDIS_URL, or in INFERQ_BROKER_URL where that is set"
         found = [wrong("broker", said if place in said else f"{place}: {said}", cure)]
+        if on_rabbit and isinstance(error, RedisAway):
+            # What lies in its queues is compared with the records.
+            detail = f"{place}: its jobs cannot be told, as the records are away ({said})"
+            found = [wrong("broker", detail, "see the finding redis above")]
     if managed is not None:
         found += await _rabbit(settings, managed, queues)
     return found, managed

@@ -52,8 +52,9 @@ async def examine(
         return
     yield [_settings(deployment)]
     services = services_of(deployment)
-    for service in services:
-        yield await look_at_service(service)
+    # Together: of many that hang each takes seconds.
+    for seen in await asyncio.gather(*map(look_at_service, services)):
+        yield seen
     supervisor = deployment.running.pid if deployment.running is not None else None
     yield look_at_ports(services, supervisor)
     batchers: list[BatcherBeat] = []

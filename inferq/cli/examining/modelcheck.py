@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from inferq.cli.examining.finding import Finding, of_error, ok, wrong
+from inferq.catalog import listed
+from inferq.cli.examining.finding import Finding, note, of_error, ok, wrong
 from inferq.daemon import beside
 from inferq.errors import InferqError, OperatorError
 from inferq.heartbeats import BatcherBeat
@@ -78,6 +79,13 @@ def judge_loaded(batchers: Sequence[BatcherBeat], digests: Mapping[str, Sequence
         for model, loaded in by_model.items()
         for finding in _judge_one(model, loaded, digests.get(model, ()))
     ]
+    if gone := sorted(by_model.keys() - digests.keys()):
+        detail = (
+            f"batchers serve {listed(gone)}, and no folder here is that: a process that starts now knows no such"
+            " model"
+        )
+        cure = "put it back into INFERQ_MODELS, or start everything anew"
+        found.append(note("loaded", detail, cure))
     if found:
         return found
     here = all(digests.get(model) for model in by_model)

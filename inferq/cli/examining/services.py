@@ -15,8 +15,6 @@ from inferq.plurals import counted
 from inferq.probe import Answer, ask, reachable
 from inferq.runfile import RunningService
 
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
-
 
 class _Batches(msgspec.Struct):
     total_batches: int
@@ -24,16 +22,19 @@ class _Batches(msgspec.Struct):
 
 
 class _Health(msgspec.Struct):
-    """As much of a batcher's `/health` as is told."""
+    """What is read of a batcher's answer."""
 
     healthy: bool
-    model: str
+    reason: str
     total_requests: int
     cache_hit_rate: float
+    device: str
+    model: str
+    engine_pid: int | None
     batch_processor: _Batches
-    device: str | None = None
-    engine_pid: int | None = None
-    reason: str | None = None
+
+
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
 
 
 def services_of(deployment: Deployment) -> list[RunningService]:
@@ -112,7 +113,8 @@ async def look_at_batcher(service: RunningService, key: str | None = None) -> li
     try:
         said = msgspec.json.decode(answer.body, type=_Health)
     except msgspec.DecodeError:
-        cure = f"see the finding {service.name} above; if it is our batcher, it is of another version: restart it"
+        # Another program, or a batcher of another version.
+        cure = f"see the finding {service.name} above; a batcher of another version must be restarted"
         return [wrong("direct", f"{place}: {answer.complaint or 'it says nothing of its health'}", cure)]
     batches = said.batch_processor
     told = (
