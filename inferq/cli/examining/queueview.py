@@ -12,7 +12,7 @@ from inferq.cli.examining.finding import Finding, wrong
 from inferq.plurals import counted
 
 SHOWN: Final = 3
-_CURE: Final = "start one of that model: `inferq up`, or `python -m batcher` (its INFERQ_SERVES says which)"
+_CURE: Final = "start a batcher of that model: `inferq up`, or `python -m batcher` with its INFERQ_SERVES"
 
 
 @dataclass(frozen=True, kw_only=True)
