@@ -12,7 +12,7 @@ from inferq.cli.examining.finding import Finding, wrong
 from inferq.plurals import counted
 
 SHOWN: Final = 3
-_CURE: Final = "start a batcher of that model: `inferq up`, or `python -m batcher` (its INFERQ_SERVES says which)"
+_CURE: Final = "start a batcher of that model: `inferq up`, or `python -m batcher` with its INFERQ_SERVES"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,27 +39,15 @@ def unconsumed(queues: Sequence[QueueCount], *, shards: int) -> list[Finding]:
 
 
 def told(queues: Sequence[QueueCount], *, shards: int) -> str:
-    """Say of each queue, or of all its shards together, what waits there, what is in hand, and who consumes.
-
-    Of several models most queues are alike, and empty: many of the same are told of once.
-    """
-    alike: dict[str, list[str]] = {}
-    for name, family in _families(queues, shards).items():
-        alike.setdefault(_told(family, shards), []).append(name)
-    return "; ".join(part for told, names in alike.items() for part in _together(names, told))
+    """Say of each queue, or of all its shards together, what waits there, what is in hand, and who consumes."""
+    return "; ".join(_told(name, family, shards) for name, family in _families(queues, shards).items())
 
 
-def _together(names: Sequence[str], told: str) -> list[str]:
-    if len(names) <= SHOWN:
-        return [f"{name}: {told}" for name in names]
-    return [f"{len(names)} queues ({', '.join(names[:SHOWN])}, …): each {told}"]
-
-
-def _told(family: Mapping[str, QueueCount], shards: int) -> str:
+def _told(name: str, family: Mapping[str, QueueCount], shards: int) -> str:
     queues = family.values()
     helds = [queue.held for queue in queues if queue.held is not None]
     held = f", {sum(helds)} unacknowledged" if helds else ""
-    text = f"{sum(queue.ready for queue in queues)} ready{held}, "
+    text = f"{name}: {sum(queue.ready for queue in queues)} ready{held}, "
     if shards > 1:
         return f"{text}{counted(len(family), 'shard')}, each with a consumer"
     return text + counted(sum(queue.consumers for queue in queues), "consumer")
