@@ -40,7 +40,7 @@ from inferq.precision import note
 from inferq.settings import Settings
 from inferq.store import Store
 from inferq.telemetry import Metrics
-from inferq.tensors.signature import Signature, zeros
+from inferq.tensors.signature import Signature, row_bytes, zeros
 
 # Of tensors in a batch: half of what a frame to the engine may have.
 MOST_BATCH_BYTES: Final = MAX_FRAME_BYTES // 2
@@ -99,7 +99,7 @@ async def assemble(
     signature = reader if isinstance(reader, Signature) else None
     most_rows, max_length = settings.max_batch_size, loaded.max_length
     if isinstance(reader, Signature):
-        most_rows = _most_rows(settings, reader)
+        most_rows = most_rows_of(settings, reader)
     else:
         max_length = min(max_length, reader.max_length)
         engine.shapes = shapes_of(loaded.device, max_rows=most_rows, max_length=max_length)
@@ -215,12 +215,15 @@ def _canary(engine: Engine, reader: Reader, loaded: Loaded, warmth: Warmth) -> t
     return partial(engine.run, [row]), len(row)
 
 
-def _most_rows(settings: Settings, signature: Signature) -> int:
+def most_rows_of(settings: Settings, signature: Signature) -> int:
     """Return the most jobs of a batch: one where they cannot share it, fewer where their tensors are large."""
-    if not signature.shared:
-        return 1
-    row_bytes = sum(len(tensor.data) for tensor in zeros(signature, 1))
-    return max(1, min(settings.max_batch_size, MOST_BATCH_BYTES // row_bytes))
+    needed = row_bytes(signature)
+    if needed > settings.max_input_bytes:
+        raise OperatorError(
+            f"{settings.served}: each job has {needed} bytes of inputs or more, beyond"
+            f" INFERQ_MAX_INPUT_BYTES={settings.max_input_bytes}: raise it, or export a graph of smaller inputs"
+        )
+    return max(1, min(settings.max_batch_size, MOST_BATCH_BYTES // needed)) if signature.shared else 1
 
 
 def _planner(settings: Settings, warmth: Warmth, most_rows: int, shapes: Shapes) -> Planner[Item]:

@@ -13,7 +13,8 @@ from batcher.layout import Layout, LayoutRefused
 from batcher.touch import TooLarge
 from inferq.errors import OperatorError
 from inferq.plurals import counted
-from inferq.tensors.signature import Signature, zeros
+from inferq.tensors.signature import Signature, row_bytes, zeros
+from inferq.tensors.tensor import LARGEST_INPUT_BYTES
 
 # A run that takes longer would not be of use in a service.
 RUN_TIMEOUT_MS: Final = 60_000.0
@@ -79,6 +80,11 @@ class Rig:
         return answer.compute_ms
 
 
+def free_axes(signature: Signature) -> list[int]:
+    """Return the lengths of free axes to try: those with which one row is no more than a job may have."""
+    return [free for free in FREE_AXES if row_bytes(signature, free=free) <= LARGEST_INPUT_BYTES]
+
+
 class TensorRig(Rig):
     """Runs zeros of the shapes that a graph states, with free axes of a length that it takes."""
 
@@ -89,7 +95,7 @@ class TensorRig(Rig):
     @classmethod
     async def of(cls, engine: Engine, signature: Signature) -> "TensorRig":
         """Find a length of the free axes that the graph takes; raises `OperatorError` when there is none."""
-        for free in FREE_AXES:
+        for free in free_axes(signature):
             rig = cls(engine, signature, free)
             try:
                 await rig._times(1, wide=False)
@@ -101,8 +107,9 @@ class TensorRig(Rig):
                 ) from error
             else:
                 return rig
+        tried = ", ".join(map(str, free_axes(signature)))
         raise OperatorError(
-            f"the model fails on zeros, with free axes of {', '.join(map(str, FREE_AXES))}: {reason}: see what"
+            f"the model fails on zeros, with free axes of {tried}: {reason}: see what"
             " inferq model check says, or state its axes in the graph"
         ) from reason
 

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import Any
 
-from batcher.rig import FREE_AXES
+from batcher.rig import free_axes
 from batcher.runtimewords import said_by_runtime
 from batcher.tensormodel import TensorModel
 from inferq.cpus import available_cpus
@@ -65,7 +65,7 @@ def _tried(model: TensorModel, folder: ModelFolder) -> dict[str, Any]:
     """Run batches of one and, where jobs share one, of two, with the first length of free axes that the graph takes."""
     assert folder.signature is not None
     reason: Exception | None = None
-    for free in FREE_AXES:
+    for free in free_axes(folder.signature):
         try:
             ran_ms = {rows: _run_ms(model, folder, rows, free) for rows in _batches(folder)}
         except TensorError as error:
@@ -78,7 +78,7 @@ def _tried(model: TensorModel, folder: ModelFolder) -> dict[str, Any]:
         else:
             return {"free": free, "ran_ms": ran_ms}
     assert reason is not None
-    tried = ", ".join(map(str, FREE_AXES))
+    tried = ", ".join(map(str, free_axes(folder.signature)))
     raise OperatorError(
         f"{folder.path} does not run on zeros, with free axes of {tried} ({said_by_runtime(reason)}): export it so"
         " that it does"

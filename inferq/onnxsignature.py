@@ -17,8 +17,8 @@ from inferq import onnxfields as onnx
 from inferq.onnxgraph import mapped
 from inferq.protobuf import Data, spans, varint
 from inferq.tensors.datatypes import Datatype, from_onnx
-from inferq.tensors.signature import Port, Signature
-from inferq.tensors.tensor import MAX_NAME, MAX_RANK
+from inferq.tensors.signature import Port, Signature, row_bytes
+from inferq.tensors.tensor import LARGEST_INPUT_BYTES, MAX_NAME, MAX_RANK
 
 # More is no model that anybody calls by hand or by a client.
 MOST_PORTS: Final = 64
@@ -72,11 +72,16 @@ def signature_of(data: Data, size: int) -> Signature:
         if not 1 <= len(some) <= MOST_PORTS:
             raise ValueError(f"it has {len(some)} {what}, and 1 to {MOST_PORTS} are served")
     free = _is_free([value.port for value in inputs])
-    return Signature(
+    found = Signature(
         inputs=tuple(value.port for value in inputs),
         outputs=tuple(value.port for value in outputs),
         shared=free and all(_shares(output, inputs) for output in outputs),
     )
+    if row_bytes(found) > LARGEST_INPUT_BYTES:
+        raise ValueError(
+            f"one row of its inputs has {row_bytes(found)} bytes, and a job may have {LARGEST_INPUT_BYTES}"
+        )
+    return found
 
 
 def _is_free(inputs: list[Port]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from inferq import allowed
 from inferq.redaction import hidden, masked, redact
+from inferq.tensors.tensor import LARGEST_INPUT_BYTES
 
 PREFIX = "INFERQ_"
 # The name of a file, told from what a slip could make of a secret.
@@ -105,7 +106,7 @@ OPTIONS: tuple[Option, ...] = (
            help="each folder directly in it is a further model by the folder's name, with its own queues; empty: none"),
     Option(field="serves", default="", parse=allowed.pattern(r"[A-Za-z0-9._\-]{0,100}", "the name of a model"),
            unit="model", help="which of the models a batcher serves; empty: that of INFERQ_MODEL"),
-    Option(field="max_input_bytes", default="1048576", parse=allowed.integer(1024, 4_194_304), unit="bytes",
+    Option(field="max_input_bytes", default="1048576", parse=allowed.integer(1024, LARGEST_INPUT_BYTES), unit="bytes",
            help="most bytes of a job's tensors together, as they lie in memory"),
     Option(field="max_output_bytes", default="65536", parse=allowed.integer(1024, 131_072), unit="bytes",
            help="most bytes of a job's outputs together, as they lie in memory; a job with more fails"),

@@ -10,6 +10,7 @@ Rules:
 4. Checked tensors come out in the order of the graph's inputs, so that equal jobs are spelled equally.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -116,6 +117,14 @@ def read_vector(raw: bytes | msgspec.Raw, signature: Signature, *, max_bytes: in
         raise TensorError(f"must be {counted(wanted, 'number')}, and there are {count}")
     tensor = Tensor(name=port.name, datatype=port.datatype, shape=(1, count), data=data)
     return check([tensor], signature, max_bytes=max_bytes)
+
+
+def row_bytes(signature: Signature, *, free: int = 1) -> int:
+    """Return how many bytes one row of all inputs has whose other free axes are ``free`` long."""
+    return sum(
+        math.prod(axis or free for axis in (port.shape or ())[1:]) * LAYOUTS[port.datatype].size_bytes
+        for port in signature.inputs
+    )
 
 
 def zeros(signature: Signature, rows: int, *, free: int = 1) -> tuple[Tensor, ...]:

@@ -16,6 +16,8 @@ from inferq.tensors.datatypes import LAYOUTS, Datatype
 # ONNX and its runtime have no bound of their own; models stay well below this.
 MAX_RANK: Final = 16
 MAX_NAME: Final = 256
+LARGEST_INPUT_BYTES: Final = 4 << 20
+"""What `INFERQ_MAX_INPUT_BYTES` may be at most."""
 
 
 class TensorError(InferqError):

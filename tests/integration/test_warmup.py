@@ -5,21 +5,25 @@ import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from batcher.assembly import most_rows_of
 from batcher.cost import Sample
 from batcher.engine import Engine, TensorAnswer
 from batcher.layout import Layout, LayoutRefused
-from batcher.rig import TensorRig
+from batcher.rig import TensorRig, free_axes
 from batcher.tokenizer import FAULT_IDS
 from batcher.warmup import Warmth, warm_up
 from batcher.wire import Load
 from inferq.errors import OperatorError
 from inferq.modelfolder import builtin_path, check
 from inferq.modelspec import parse
+from inferq.tensors.signature import row_bytes
 from inferq.tensors.tensor import Tensor
+from tests.doctoring import settings_of
 from tests.tensormodels import MODELS, write_model
 from tests.tinymodel import MAX_LENGTH, make_tiny_model
 
@@ -169,3 +173,26 @@ async def test_a_tensor_model_that_takes_the_engine_down_stops_the_start(tmp_pat
         with pytest.raises(OperatorError, match="ended on zeros") as caught:
             await TensorRig.of(engine, signature)
         assert "\n" not in str(caught.value)
+
+
+def test_no_more_zeros_are_tried_than_a_job_may_have(tmp_path: Path) -> None:
+    """With many free axes the longer ones would fill the memory."""
+    signature = check(write_model(tmp_path / "mlp", MODELS["mlp"][0]()), name="mlp").signature
+    assert signature is not None
+    assert free_axes(signature) == [1, 16, 64, 256]
+    (port,) = signature.inputs
+    wide = replace(signature, inputs=(replace(port, shape=(None,) * 5),))
+    assert free_axes(wide) == [1, 16]
+    assert row_bytes(wide, free=16) == 4 * 16**4
+
+
+def test_a_model_that_no_job_fits_is_refused(tmp_path: Path) -> None:
+    """Its batcher would wait for jobs that are all refused; the line says whose it is, and the setting."""
+    signature = check(write_model(tmp_path / "conv", MODELS["conv"][0]()), name="conv").signature
+    assert signature is not None
+    assert most_rows_of(settings_of("redis://h", max_batch_size="16"), signature) == 16
+    with pytest.raises(
+        OperatorError, match="beyond INFERQ_MAX_INPUT_BYTES=1024: raise it, or export"
+    ) as caught:
+        most_rows_of(settings_of("redis://h", serves="conv", max_input_bytes="1024"), signature)
+    assert str(caught.value).startswith("conv: each job has 602112 bytes")

@@ -125,6 +125,7 @@ NO_TYPE.name = "x"
         ),
         ([NO_TYPE], [GOOD_OUT], "'x' has no type"),
         ([kind_of("x", onnx.TypeProto())], [GOOD_OUT], "'x' has no type"),
+        ([value("x", FP32, ["n", 1 << 40])], [GOOD_OUT], "one row of its inputs has 4398046511104 bytes"),
         ([value("", FP32, ["n"])], [GOOD_OUT], "no name of 1 to 256"),
         ([value("x" * 257, FP32, ["n"])], [GOOD_OUT], "no name of 1 to 256"),
         ([value("x\n\x1b[31m", FP32, ["n"])], [GOOD_OUT], "no name of 1 to 256 printable"),
