@@ -216,7 +216,11 @@ def _canary(engine: Engine, reader: Reader, loaded: Loaded, warmth: Warmth) -> t
 
 
 def most_rows_of(settings: Settings, signature: Signature) -> int:
-    """Return the most jobs of a batch: one where they cannot share it, fewer where their tensors are large."""
+    """Return the most jobs of a batch: one where they cannot share it, fewer where their tensors are large.
+
+    Raises:
+        OperatorError: no job can have so few bytes as the settings allow.
+    """
     needed = row_bytes(signature)
     if needed > settings.max_input_bytes:
         raise OperatorError(

@@ -56,7 +56,7 @@ async def look_at_broker(settings: Settings) -> tuple[list[Finding], Management 
         if isinstance(error.__cause__, AuthenticationError | NoPermissionError):
             cure = "correct user and password in INFERQ_REDIS_URL, or in INFERQ_BROKER_URL where that is set"
         found = [wrong("broker", said if place in said else f"{place}: {said}", cure)]
-        if on_rabbit and isinstance(error, RedisAway):
+        if isinstance(error, RedisAway) and (on_rabbit or settings.broker_url == settings.redis_url):
             # What lies in its queues is compared with the records.
             detail = f"{place}: its jobs cannot be told, as the records are away ({said})"
             found = [wrong("broker", detail, "see the finding redis above")]
