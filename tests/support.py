@@ -1,10 +1,13 @@
-"""Helpers for tests: waiting for a condition with a deadline, in a loop and without one."""
+"""Helpers for tests: waiting for a condition with a deadline, in a loop and without one; objects that are kept."""
 
 import asyncio
+import gc
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind")
 
 
 async def eventually(
@@ -39,3 +42,8 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 15.0, *, what: s
             )
         time.sleep(0.02)  # between two looks; nothing relies on how long it is
     return value
+
+
+def kept(*kinds: type[Kind]) -> list[Kind]:
+    """Return the objects of these classes, told by their own class: to ask a proxy of one that is gone raises."""
+    return [one for one in gc.get_objects() if issubclass(type(one), kinds)]

@@ -1,6 +1,5 @@
 """Clients that break off their requests at any point harm nobody: no reply goes astray, no connection stays behind."""
 
-import gc
 from collections.abc import Iterable
 
 import psutil
@@ -10,7 +9,7 @@ from inferq.server import Server
 from loadgen.aborts import aborted_and_good
 from tests.deployment import Deployment
 from tests.serving import ready, serving
-from tests.support import eventually
+from tests.support import eventually, kept
 
 ABORTS = 1_000
 GOOD = 100
@@ -63,7 +62,7 @@ def _open(port: int) -> list[object]:
 
 def _served() -> int:
     """Count the connections and tasks that the HTTP server still has."""
-    servers = [one for one in gc.get_objects() if isinstance(one, Server) and one.started]
+    servers = [one for one in kept(Server) if one.started]
     assert servers
     return sum(len(one.server_state.connections) + len(one.server_state.tasks) for one in servers)
 

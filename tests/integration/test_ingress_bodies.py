@@ -10,6 +10,7 @@ import pytest
 from inferq.errors import HttpError
 from inferq.ports import LOOPBACK
 from tests.answers import JSON, accepted, problem
+from tests.support import kept
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ async def test_a_refused_body_is_let_go(client: httpx.AsyncClient, path: str, bo
     """What is refused is free at once, and does not lie about with all that was read until the collector comes."""
 
     def held() -> int:
-        return sum(isinstance(one, HttpError) for one in gc.get_objects())
+        return len(kept(HttpError))
 
     gc.collect()
     before = held()

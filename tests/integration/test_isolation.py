@@ -12,7 +12,7 @@ from batcher.engine_link import BatchRaised, EngineLost
 from inferq.jobs import ErrorCode, JobRecord, Status
 from inferq.steps import give_back, start
 from tests.batcherrig import MakeRig, Rig, on_streams
-from tests.support import eventually
+from tests.support import eventually, kept
 
 JOBS: Final = 64
 POISON_AT: Final = 37
@@ -65,7 +65,7 @@ async def test_a_batch_that_failed_is_let_go(make_rig: MakeRig, fault: str) -> N
     """Its jobs, which may be large, do not lie about until the collector comes."""
 
     def failures() -> int:
-        return sum(isinstance(one, BatchRaised | EngineLost) for one in gc.get_objects())
+        return len(kept(BatchRaised, EngineLost))
 
     rig = await make_rig(max_attempts="1")
     async with rig.batcher() as one:

@@ -14,7 +14,7 @@ from notifier import server
 from tests.deployment import Deployment
 from tests.notifying import closed, metric, notifying
 from tests.rawsocket import RawSocket, masked, open_raw
-from tests.support import eventually
+from tests.support import eventually, kept
 
 
 @pytest.mark.parametrize("first", [0x89, 0x8A, 0x00], ids=["pings", "pongs", "pieces"])
@@ -129,6 +129,5 @@ async def test_a_handshake_has_so_many_bytes(streams: Deployment) -> None:
         raw = await open_raw(notifier.port, "/ws", *[field] * 12)
         await eventually(lambda: metric(notifier, "inferq_sockets") == 1, what="one socket")
         gc.collect()
-        kept = [one for one in gc.get_objects() if isinstance(one, Headers) and "X" in one]
-        assert kept == []
+        assert [one for one in kept(Headers) if "X" in one] == []
         raw.close()

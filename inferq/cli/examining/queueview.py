@@ -39,15 +39,27 @@ def unconsumed(queues: Sequence[QueueCount], *, shards: int) -> list[Finding]:
 
 
 def told(queues: Sequence[QueueCount], *, shards: int) -> str:
-    """Say of each queue, or of all its shards together, what waits there, what is in hand, and who consumes."""
-    return "; ".join(_told(name, family, shards) for name, family in _families(queues, shards).items())
+    """Say of each queue, or of all its shards together, what waits there, what is in hand, and who consumes.
+
+    Of several models most queues are alike, and empty: many of the same are told of once.
+    """
+    alike: dict[str, list[str]] = {}
+    for name, family in _families(queues, shards).items():
+        alike.setdefault(_told(family, shards), []).append(name)
+    return "; ".join(part for told, names in alike.items() for part in _together(names, told))
 
 
-def _told(name: str, family: Mapping[str, QueueCount], shards: int) -> str:
+def _together(names: Sequence[str], told: str) -> list[str]:
+    if len(names) <= SHOWN:
+        return [f"{name}: {told}" for name in names]
+    return [f"{len(names)} queues ({', '.join(names[:SHOWN])}, …): each {told}"]
+
+
+def _told(family: Mapping[str, QueueCount], shards: int) -> str:
     queues = family.values()
     helds = [queue.held for queue in queues if queue.held is not None]
     held = f", {sum(helds)} unacknowledged" if helds else ""
-    text = f"{name}: {sum(queue.ready for queue in queues)} ready{held}, "
+    text = f"{sum(queue.ready for queue in queues)} ready{held}, "
     if shards > 1:
         return f"{text}{counted(len(family), 'shard')}, each with a consumer"
     return text + counted(sum(queue.consumers for queue in queues), "consumer")
