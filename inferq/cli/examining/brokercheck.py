@@ -52,14 +52,22 @@ async def look_at_broker(settings: Settings) -> tuple[list[Finding], Management 
         found = [_refused(error)]
     except (InferqError, ResponseError) as error:
         said = first_line(error)
-        cure = away_cures(settings).get("broker", BROKER_AWAY)
-        if isinstance(error.__cause__, AuthenticationError | NoPermissionError):
-            cure = "correct user and password in INFERQ_REDIS_URL, or in INFERQ_BROKER_URL where that is set"
-        found = [wrong("broker", said if place in said else f"{place}: {said}", cure)]
-        if isinstance(error, RedisAway) and (on_rabbit or settings.broker_url == settings.redis_url):
+        refused = isinstance(error.__cause__, AuthenticationError | NoPermissionError)
+        if (
+            isinstance(error, RedisAway)
+            and not refused
+            and (on_rabbit or settings.broker_url == settings.redis_url)
+        ):
             # What lies in its queues is compared with the records.
             detail = f"{place}: its jobs cannot be told, as the records are away ({said})"
             found = [wrong("broker", detail, "see the finding redis above")]
+        else:
+            cure = away_cures(settings).get("broker", BROKER_AWAY)
+            if refused:
+                cure = (
+                    "correct user and password in INFERQ_REDIS_URL, or in INFERQ_BROKER_URL where that is set"
+                )
+            found = [wrong("broker", said if place in said else f"{place}: {said}", cure)]
     if managed is not None:
         found += await _rabbit(settings, managed, queues)
     return found, managed
