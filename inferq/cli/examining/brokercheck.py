@@ -53,11 +53,7 @@ async def look_at_broker(settings: Settings) -> tuple[list[Finding], Management 
     except (InferqError, ResponseError) as error:
         said = first_line(error)
         refused = isinstance(error.__cause__, AuthenticationError | NoPermissionError)
-        if (
-            isinstance(error, RedisAway)
-            and not refused
-            and (on_rabbit or settings.broker_url == settings.redis_url)
-        ):
+        if on_rabbit and isinstance(error, RedisAway) and not refused:
             # What lies in its queues is compared with the records.
             detail = f"{place}: its jobs cannot be told, as the records are away ({said})"
             found = [wrong("broker", detail, "see the finding redis above")]
