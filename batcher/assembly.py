@@ -85,7 +85,7 @@ async def assemble(
     loaded = await engine.start()
     _log.info(
         "batcher.model_loaded",
-        model=settings.serves or settings.model_name,
+        model=settings.served,
         digest=loaded.digest[:16],
         device=loaded.device,
         precision=settings.precision,

@@ -95,7 +95,8 @@ class TensorRig(Rig):
     @classmethod
     async def of(cls, engine: Engine, signature: Signature) -> "TensorRig":
         """Find a length of the free axes that the graph takes; raises `OperatorError` when there is none."""
-        for free in free_axes(signature):
+        lengths = free_axes(signature)
+        for free in lengths:
             rig = cls(engine, signature, free)
             try:
                 await rig._times(1, wide=False)
@@ -107,7 +108,7 @@ class TensorRig(Rig):
                 ) from error
             else:
                 return rig
-        tried = ", ".join(map(str, free_axes(signature)))
+        tried = ", ".join(map(str, lengths))
         raise OperatorError(
             f"the model fails on zeros, with free axes of {tried}: {reason}: see what"
             " inferq model check says, or state its axes in the graph"

@@ -65,7 +65,8 @@ def _tried(model: TensorModel, folder: ModelFolder) -> dict[str, Any]:
     """Run batches of one and, where jobs share one, of two, with the first length of free axes that the graph takes."""
     assert folder.signature is not None
     reason: Exception | None = None
-    for free in free_axes(folder.signature):
+    lengths = free_axes(folder.signature)
+    for free in lengths:
         try:
             ran_ms = {rows: _run_ms(model, folder, rows, free) for rows in _batches(folder)}
         except TensorError as error:
@@ -78,7 +79,7 @@ def _tried(model: TensorModel, folder: ModelFolder) -> dict[str, Any]:
         else:
             return {"free": free, "ran_ms": ran_ms}
     assert reason is not None
-    tried = ", ".join(map(str, free_axes(folder.signature)))
+    tried = ", ".join(map(str, lengths))
     raise OperatorError(
         f"{folder.path} does not run on zeros, with free axes of {tried} ({said_by_runtime(reason)}): export it so"
         " that it does"

@@ -242,7 +242,7 @@ class LocalPipeline:
         )
         self._services.append(service)
         if place.module == "batcher":
-            self._serving[place.name] = place.settings.serves or place.settings.model_name
+            self._serving[place.name] = place.settings.served
         self._supervise(place.name, service, service.stuck)
         return service
 

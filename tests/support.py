@@ -32,6 +32,12 @@ async def eventually(
         await asyncio.sleep(every_s)
 
 
+async def turns(count: int) -> None:
+    """Let the loop go round so many times, so that what can run does; nothing depends on a clock."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 def wait_until(condition: Callable[[], Any], timeout_s: float = 15.0, *, what: str = "") -> Any:
     """Return the first truthy value of ``condition``, which another process makes true; fail as `eventually` does."""
     deadline = time.monotonic() + timeout_s

@@ -15,6 +15,8 @@ from inferq.plurals import counted
 from inferq.probe import Answer, ask, reachable
 from inferq.runfile import RunningService
 
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
+
 
 class _Batches(msgspec.Struct):
     total_batches: int
@@ -32,9 +34,6 @@ class _Health(msgspec.Struct):
     model: str
     engine_pid: int | None
     batch_processor: _Batches
-
-
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
 
 
 def services_of(deployment: Deployment) -> list[RunningService]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from inferq.gather import AT_ONCE, Asked, Gather
+from tests.support import turns
 
 
 class Worker:
@@ -37,12 +38,6 @@ class Worker:
         """Wait until so many pieces of work have begun."""
         async with asyncio.timeout(5.0), self.begun:
             await self.begun.wait_for(lambda: len(self.pieces) >= pieces)
-
-
-async def turns(count: int) -> None:
-    """Let the loop go round so many times."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def test_what_is_asked_in_one_turn_is_one_piece_of_work() -> None:

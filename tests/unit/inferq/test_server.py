@@ -6,6 +6,7 @@ import httpx
 
 from inferq.server import probe_app
 from inferq.telemetry import Metrics
+from tests.support import turns
 
 
 class Counting(Metrics):
@@ -30,7 +31,7 @@ async def test_a_crowd_gets_one_exposition_and_the_next_a_new_one() -> None:
         assert metrics.renders == 1
         for looks in (1, 2):
             # No socket is between, so nothing else would end the turn.
-            await asyncio.sleep(0)
+            await turns(1)
             counter.inc()
             assert f"inferq_looks_total {looks}.0" in (await client.get("/metrics")).text
         assert metrics.renders == 3

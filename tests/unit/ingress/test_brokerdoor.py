@@ -16,6 +16,7 @@ from inferq.telemetry import Metrics
 from ingress.admission import Crowded
 from ingress.brokerdoor import BrokerDoor
 from ingress.heavy import LIGHT_BYTES, MOST_WAITING_BYTES
+from tests.support import turns
 
 ORIGINS = [
     Origin(job=Job(job_id=name, model="m", created_ms=0), queue="q", message=b"") for name in ("a", "b")
@@ -75,7 +76,8 @@ async def test_a_crowd_of_heavy_messages_is_refused_one_by_one() -> None:
     async with asyncio.TaskGroup() as tasks:
         for _ in range(2):
             tasks.create_task(door.accept_many(heavy, resumed=False))
-            await asyncio.sleep(0)
+            # In which it begins.
+            await turns(1)
         refused = await door.accept_many(heavy, resumed=False)
         assert [type(one) for one in refused] == [Crowded, Crowded]
         assert await door.accept_many(ORIGINS, resumed=False) == [None, None]

@@ -6,6 +6,7 @@ import pytest
 
 from ingress.admission import Crowded
 from ingress.heavy import LIGHT_BYTES, Heavy
+from tests.support import turns
 
 SIZE = LIGHT_BYTES + 1
 
@@ -31,12 +32,6 @@ class Going:
         self._arrived[name].set()
 
 
-async def settle() -> None:
-    """Let everything run that can."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 async def test_heavy_ones_wait_in_order_and_light_ones_never() -> None:
     """As many go as have room together; one that is larger than the room goes alone."""
     heavy = Heavy(most_bytes=2 * SIZE)
@@ -50,18 +45,18 @@ async def test_heavy_ones_wait_in_order_and_light_ones_never() -> None:
             ("light", LIGHT_BYTES),
         ):
             tasks.create_task(going.send(name, size))
-            await settle()
+            await turns(5)
         assert going.under_way == ["a", "b", "light"]
         assert (heavy.bytes, heavy.waiting_bytes) == (2 * SIZE, 4 * SIZE)
         going.arrive("a")
-        await settle()
+        await turns(5)
         # The next one in order has no room beside the other, and is not overtaken.
         assert going.under_way == ["b", "light"]
         going.arrive("b")
-        await settle()
+        await turns(5)
         assert going.under_way == ["light", "large"]
         going.arrive("large")
-        await settle()
+        await turns(5)
         assert going.under_way == ["light", "c"]
         going.arrive("c")
         going.arrive("light")
@@ -75,12 +70,12 @@ async def test_no_more_wait_than_may() -> None:
     async with asyncio.TaskGroup() as tasks:
         for name, size in (("a", SIZE), ("b", 3 * SIZE)):
             tasks.create_task(going.send(name, size))
-            await settle()
+            await turns(5)
         with pytest.raises(Crowded):
             await going.send("c")
         assert heavy.waiting_bytes == 3 * SIZE
         going.arrive("a")
-        await settle()
+        await turns(5)
         going.arrive("b")
     assert (heavy.bytes, heavy.waiting_bytes) == (0, 0)
 
@@ -91,13 +86,14 @@ async def test_one_that_gives_up_makes_room(let_in: bool) -> None:
     heavy = Heavy(most_bytes=SIZE)
     going = Going(heavy)
     first, second, third = (asyncio.create_task(going.send(name)) for name in ("a", "b", "c"))
-    await settle()
+    await turns(5)
     going.arrive("a")
     if let_in:
-        await asyncio.sleep(0)
+        # It has been let in, and has not run yet.
+        await turns(1)
         assert (first.done(), going.under_way) == (True, [])
     second.cancel()
-    await settle()
+    await turns(5)
     await first
     assert second.cancelled()
     assert going.under_way == ["c"]
